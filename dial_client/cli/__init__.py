@@ -45,7 +45,7 @@ def main() -> None:
         code = run(sys.argv[1:])
         sys.stdout.flush()
     except OSError as error:  # such as a full disk behind ``>``
-        from dial_client.cli.process_runner import complain_about_output
+        from dial_client.cli.streams.process_runner import complain_about_output
 
         code = complain_about_output(error)
     sys.exit(code)

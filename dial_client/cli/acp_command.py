@@ -11,15 +11,15 @@ from functools import partial
 from typing import Any
 
 import dial_client
-from dial_client.cli.approval_modes import MEANINGS, find_reason_against_auto
+from dial_client.cli.approval.approval_modes import MEANINGS, find_reason_against_auto
 from dial_client.cli.chat.conversation_list import FOLDER, Scope, build_metadata, list_conversations
 from dial_client.cli.chat.own_commands import OwnCommand, read_own_commands
 from dial_client.cli.default_model import with_default_model
-from dial_client.cli.folder_texts import read_folder_texts
 from dial_client.cli.input.input_references import request_prompt
 from dial_client.cli.load_settings import open_model, read_settings
 from dial_client.cli.open_client import open_client, use_instructions
 from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.trust.folder_texts import read_folder_texts
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.gateway.standard_files import StandardFiles
 from dial_client.hooks.server_callbacks import Callbacks

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from dial_client.cli.folder_texts import read_agents
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.options import Options
-from dial_client.cli.word_wrap import print_lines
+from dial_client.cli.streams.word_wrap import print_lines
+from dial_client.cli.trust.folder_texts import read_agents
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.agent import Agent
 

@@ -18,8 +18,8 @@ from typing import Any
 import anyio
 import platformdirs
 
-from dial_client.cli.error_stream import warn
 from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.streams.error_stream import warn
 from dial_client.hooks.audit.log_writer import AuditLog
 from dial_client.hooks.audit.record_format import build_mask, list_log_files
 from dial_client.hooks.audit.verification import Line, read_lines, verify

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from dial_client.cli.error_stream import warn_once
 from dial_client.cli.load_settings import find_model_name, open_model, read_settings
 from dial_client.cli.options import Options
-from dial_client.cli.tty import Unanswered, can_ask_user
+from dial_client.cli.streams.error_stream import warn_once
+from dial_client.cli.streams.tty import Unanswered, can_ask_user
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import Provider
 from dial_client.providers import pin_address

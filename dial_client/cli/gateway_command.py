@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dial_client.cli.configuration_files import PROFILE_VARIABLE, ask_for_files, find_profile_name
-from dial_client.cli.error_stream import print_notes, warn_once
 from dial_client.cli.load_settings import open_model, read_settings
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, ListingOptions, Options
+from dial_client.cli.streams.error_stream import print_notes, warn_once
+from dial_client.cli.trust.configuration_files import PROFILE_VARIABLE, ask_for_files, find_profile_name
 from dial_client.client import client_setup
 from dial_client.gateway.early_answers import EarlyAnswers, FirstAnswers
 from dial_client.hooks.server_callbacks import Callbacks

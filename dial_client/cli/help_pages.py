@@ -13,8 +13,8 @@ from pathlib import Path
 from dial_client.cli.input import user_programs
 from dial_client.cli.markdown.markdown_stream import MarkdownStream
 from dial_client.cli.markdown.themes import choose_theme
-from dial_client.cli.tty import can_move_cursor
-from dial_client.cli.word_wrap import print_lines
+from dial_client.cli.streams.tty import can_move_cursor
+from dial_client.cli.streams.word_wrap import print_lines
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.text import find_nearest_by_words
 

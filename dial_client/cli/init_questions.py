@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dial_client.cli.models.endpoint_trial import EndpointTrial, try_endpoint
 from dial_client.cli.models.model_proposals import ModelOffers, ModelProposal, ModelSource, describe_name
 from dial_client.cli.servers.server_proposals import ServerProposal
-from dial_client.cli.tty import ask_for_line
-from dial_client.cli.word_wrap import count_cells, print_lines
+from dial_client.cli.streams.tty import ask_for_line
+from dial_client.cli.streams.word_wrap import count_cells, print_lines
 from dial_client.messages.errors import ConfigError
 from dial_client.providers import open_provider
 from dial_client.providers.http.endpoint import normalize_url

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from dial_client.cli.configuration_files import ask_for_files, describe_sources, find_profile_name
-from dial_client.cli.download_progress import DownloadProgress
-from dial_client.cli.error_stream import warn_once
 from dial_client.cli.options import Options
+from dial_client.cli.streams.download_progress import DownloadProgress
+from dial_client.cli.streams.error_stream import warn_once
+from dial_client.cli.trust.configuration_files import ask_for_files, describe_sources, find_profile_name
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import Provider
 from dial_client.providers import is_recording_name, open_provider

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import anyio
 
-from dial_client.cli.approval_modes import choose_mode
+from dial_client.cli.approval.approval_modes import choose_mode
 from dial_client.cli.audit_report import open_audit_log
-from dial_client.cli.error_stream import warn_once
-from dial_client.cli.folder_texts import MAX_CHARS, FolderTexts, build_instructions
 from dial_client.cli.load_settings import find_fallback_models, find_model_name, open_model
 from dial_client.cli.options import ACP, GATEWAY, SERVE, Options
+from dial_client.cli.streams.error_stream import warn_once
+from dial_client.cli.trust.folder_texts import MAX_CHARS, FolderTexts, build_instructions
 from dial_client.client.client_options import ApprovalPolicy, Logins
 from dial_client.client.config_changes import change_servers
 from dial_client.client.dial_client import DialClient

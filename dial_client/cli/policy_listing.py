@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dial_client.cli.approval_modes import choose_mode
-from dial_client.cli.changed_config import change_config, find_holder
-from dial_client.cli.error_stream import warn
+from dial_client.cli.approval.approval_modes import choose_mode
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.open_client import combine_rules
 from dial_client.cli.options import ConfigChoice, ExitCode, Options
 from dial_client.cli.servers.tool_call import parse_arguments
+from dial_client.cli.streams.error_stream import warn
+from dial_client.cli.trust.changed_config import change_config, find_holder
 from dial_client.client.client_setup import CACHE, STATE, open_cache, open_grants
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import ToolSpec

@@ -10,14 +10,20 @@ from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 
-from dial_client.cli.error_stream import print_notes
-from dial_client.cli.folder_skills import FOLDER_SKILLS, SKILL_FILE, USER_SKILLS, find_folder_skills, read_found_skill
-from dial_client.cli.folder_texts import read_skills
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.open_client import open_client, use_skills
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.trust_summary import number_lines
-from dial_client.cli.word_wrap import print_lines
+from dial_client.cli.streams.error_stream import print_notes
+from dial_client.cli.streams.word_wrap import print_lines
+from dial_client.cli.trust.folder_skills import (
+    FOLDER_SKILLS,
+    SKILL_FILE,
+    USER_SKILLS,
+    find_folder_skills,
+    read_found_skill,
+)
+from dial_client.cli.trust.folder_texts import read_skills
+from dial_client.cli.trust.trust_summary import number_lines
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.safe_text import escape_line, sanitize, to_one_line

@@ -334,9 +334,12 @@ def test_the_current_folder_precedes_the_users_configuration_folder(
 
 
 def test_a_start_with_a_known_file_loads_nothing_that_shows_or_compares_changes() -> None:
-    names = [f"dial_client.{name}" for name in ("settings.config_comparison", "cli.trust_summary", "cli.trust_prompt")]
+    names = [
+        f"dial_client.{name}"
+        for name in ("settings.config_comparison", "cli.trust.trust_summary", "cli.trust.trust_prompt")
+    ]
     program = (
-        "import sys; import dial_client.cli.load_settings, dial_client.cli.folder_texts; "
+        "import sys; import dial_client.cli.load_settings, dial_client.cli.trust.folder_texts; "
         "print([m for m in sys.argv[1:] if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program, *names], capture_output=True, text=True, check=True)

@@ -93,7 +93,7 @@ def test_a_structlog_configuration_for_standard_logging_is_used(caplog: pytest.L
 def test_a_service_writes_every_line_of_its_log_as_json_with_those_of_other_libraries() -> None:
     program = (
         "import logging\n"
-        "from dial_client.cli.process_runner import log_requests, write_log_as_json\n"
+        "from dial_client.cli.streams.process_runner import log_requests, write_log_as_json\n"
         "from dial_client.runtime.logs import get_logger\n"
         "logging.basicConfig(level=logging.WARNING, format='%(message)s')\n"
         "logging.getLogger('dial_client').setLevel(logging.WARNING)\n"

@@ -55,9 +55,13 @@ MODULES = (
     *(
         "dial_client.cli.markdown.block_renderer",
         "dial_client.cli.markdown.highlighter",
-        "dial_client.cli.prompt_input",
+        "dial_client.cli.streams.prompt_input",
     ),
-    *("dial_client.cli.serve_command", "dial_client.cli.servers.server_features", "dial_client.cli.servers.tool_call"),
+    *(
+        "dial_client.cli.service.serve_command",
+        "dial_client.cli.servers.server_features",
+        "dial_client.cli.servers.tool_call",
+    ),
     *("dial_client.gateway.gateway", "dial_client.providers.chat_api", "dial_client.providers.scripted"),
     *("dial_client.runtime.error_lines", "dial_client.servers.oauth", "dial_client.servers.tasks"),
     *("dial_client.servers.transports.response_repair", "dial_client.servers.transports.stdio"),

@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 
-from dial_client.cli import process_runner
 from dial_client.cli.chat.conversation_list import (
     EVERYTHING,
     FOLDER,
@@ -22,11 +21,12 @@ from dial_client.cli.chat.conversation_list import (
     shorten_id,
 )
 from dial_client.cli.chat.own_commands import OwnCommand
-from dial_client.cli.command_screen import CommandScreen
-from dial_client.cli.error_stream import warn
-from dial_client.cli.folder_texts import FolderTexts
 from dial_client.cli.options import Options
+from dial_client.cli.streams import process_runner
+from dial_client.cli.streams.error_stream import warn
 from dial_client.cli.terminal.banner import MAX_TEXT, shorten_path
+from dial_client.cli.terminal.command_screen import CommandScreen
+from dial_client.cli.trust.folder_texts import FolderTexts
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.compaction import Compaction
 from dial_client.conversations.conversation_manager import LEASE, ConversationManager

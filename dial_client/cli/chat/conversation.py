@@ -8,15 +8,15 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from dial_client.cli.configuration_files import describe_sources
 from dial_client.cli.default_model import is_demonstration, read_with_model
-from dial_client.cli.error_stream import print_to_stderr, warn_once
-from dial_client.cli.folder_texts import FolderTexts, read_folder_texts
 from dial_client.cli.options import Options
+from dial_client.cli.streams.error_stream import print_to_stderr, warn_once
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.banner import can_draw
 from dial_client.cli.terminal.console import LineConsole
 from dial_client.cli.terminal.turn_view import open_screen
+from dial_client.cli.trust.configuration_files import describe_sources
+from dial_client.cli.trust.folder_texts import FolderTexts, read_folder_texts
 from dial_client.messages.model import Provider
 from dial_client.settings.config_types import Settings
 from dial_client.settings.host_documents import describe_folder_servers

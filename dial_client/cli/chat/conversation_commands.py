@@ -9,12 +9,12 @@ from typing import get_args
 
 from anyio import to_thread
 
-from dial_client.cli import tty
 from dial_client.cli.chat.chat_session import COMPACT_AT, MODEL_SETTINGS, ChatSession, CommandResult
 from dial_client.cli.chat.conversation_list import ALL, resolve, shorten_id
-from dial_client.cli.command_screen import Choice, pick
 from dial_client.cli.open_client import switch_model
 from dial_client.cli.options import Format
+from dial_client.cli.streams import tty
+from dial_client.cli.terminal.command_screen import Choice, pick
 from dial_client.conversations.history import build_transcript
 from dial_client.conversations.turn_input import Continuation, find_typed_text
 from dial_client.messages.errors import ConfigError

@@ -15,9 +15,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dial_client.cli import tty
-from dial_client.cli.command_screen import MAX_FOUND, Choice, CommandScreen, pick
+from dial_client.cli.streams import tty
 from dial_client.cli.terminal.banner import shorten_path
+from dial_client.cli.terminal.command_screen import MAX_FOUND, Choice, CommandScreen, pick
 from dial_client.messages.errors import ConfigError, ConversationNotFound
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.stores.conversation_store import ConversationStore, ConversationSummary, Page, build_page

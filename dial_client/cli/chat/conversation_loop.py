@@ -10,8 +10,8 @@ from functools import partial
 import anyio
 from anyio.abc import TaskGroup
 
-from dial_client.cli import elicitation_prompt, process_runner
-from dial_client.cli.attention import ANSWER
+from dial_client.cli.approval import elicitation_prompt
+from dial_client.cli.approval.terminal_approver import build_approver
 from dial_client.cli.chat.chat_session import ChatSession, CommandResult, describe_limit, open_session
 from dial_client.cli.chat.conversation_commands import show_last_exchange
 from dial_client.cli.chat.conversation_status import ConversationStatus
@@ -27,17 +27,18 @@ from dial_client.cli.chat.slash_commands import (
     show_information,
 )
 from dial_client.cli.chat.startup_report import WaitForServers
-from dial_client.cli.error_stream import report_error, warn, warn_once
-from dial_client.cli.folder_texts import FolderTexts
 from dial_client.cli.input.input_references import merge_messages, with_attachments
 from dial_client.cli.input.shell_command import ShellCommands
 from dial_client.cli.input.tab_completion import build_completer
 from dial_client.cli.open_client import open_client, use_instructions
 from dial_client.cli.options import Options
+from dial_client.cli.streams import process_runner
+from dial_client.cli.streams.error_stream import report_error, warn, warn_once
+from dial_client.cli.streams.tty import UserInput
+from dial_client.cli.terminal.attention import ANSWER
 from dial_client.cli.terminal.console import Console
 from dial_client.cli.terminal.screen import Screen
-from dial_client.cli.terminal_approver import build_approver
-from dial_client.cli.tty import UserInput
+from dial_client.cli.trust.folder_texts import FolderTexts
 from dial_client.conversations.turn_input import find_typed_text
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.events import Event, Finished, MessageCompleted, RoundStarted

@@ -7,7 +7,7 @@ from contextlib import suppress
 import anyio
 from anyio.abc import TaskGroup
 
-from dial_client.cli.approval_modes import find_next_mode
+from dial_client.cli.approval.approval_modes import find_next_mode
 from dial_client.cli.chat.chat_session import ChatSession
 from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.terminal.status_line import Status

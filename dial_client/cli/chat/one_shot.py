@@ -11,20 +11,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dial_client.cli import elicitation_prompt
+from dial_client.cli.approval import elicitation_prompt
+from dial_client.cli.approval.terminal_approver import build_approver
 from dial_client.cli.chat.chat_session import ChatSession, describe_limit, open_session
 from dial_client.cli.chat.startup_report import WaitForServers, wait_for_servers, wait_for_servers_in_lines
-from dial_client.cli.command_screen import CommandScreen, PlainScreen
 from dial_client.cli.default_model import read_with_model
-from dial_client.cli.error_stream import print_notes, report_error
-from dial_client.cli.folder_texts import read_folder_texts
 from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.open_client import open_client, use_instructions
 from dial_client.cli.options import ExitCode, Options, Output
+from dial_client.cli.streams.error_stream import print_notes, report_error
+from dial_client.cli.streams.tty import UserInput
 from dial_client.cli.terminal.banner import can_draw
+from dial_client.cli.terminal.command_screen import CommandScreen, PlainScreen
 from dial_client.cli.terminal.turn_view import open_screen
-from dial_client.cli.terminal_approver import build_approver
-from dial_client.cli.tty import UserInput
+from dial_client.cli.trust.folder_texts import read_folder_texts
 from dial_client.conversations.persistence import LEFT_OUT
 from dial_client.messages.errors import ConfigError, DialError, describe_system_error
 from dial_client.messages.events import Event, Finished, TextDelta, to_dict

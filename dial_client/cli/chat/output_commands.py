@@ -16,7 +16,7 @@ import anyio
 from anyio import to_thread
 
 from dial_client.cli.chat.chat_session import ChatSession
-from dial_client.cli.word_wrap import count_cells, fit
+from dial_client.cli.streams.word_wrap import count_cells, fit
 from dial_client.hooks.approval_request import format_argument
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.messages.message import Role, describe_content

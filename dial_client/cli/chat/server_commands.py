@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dial_client.cli.approval_modes import MEANINGS, find_reason_against_auto
+from dial_client.cli.approval.approval_modes import MEANINGS, find_reason_against_auto
 from dial_client.cli.chat.chat_session import ChatSession, CommandResult
-from dial_client.cli.error_stream import warn
-from dial_client.cli.folder_texts import FolderTexts, read_folder_texts
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.open_client import apply_configuration
 from dial_client.cli.servers import server_features
 from dial_client.cli.servers.server_features import count_tools
+from dial_client.cli.streams.error_stream import warn
+from dial_client.cli.trust.folder_texts import FolderTexts, read_folder_texts
 from dial_client.messages.errors import ConfigError, DialError
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun

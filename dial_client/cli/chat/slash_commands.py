@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import get_args
 
-from dial_client.cli import process_runner
-from dial_client.cli.approval_modes import MEANINGS
+from dial_client.cli.approval.approval_modes import MEANINGS
 from dial_client.cli.chat import conversation_commands, output_commands, server_commands
 from dial_client.cli.chat.chat_session import ChatSession, CommandResult
 from dial_client.cli.chat.own_commands import OwnCommand
 from dial_client.cli.input.input_references import build_prompt_message
 from dial_client.cli.options import Format
-from dial_client.cli.tty import Unanswered
+from dial_client.cli.streams import process_runner
+from dial_client.cli.streams.tty import Unanswered
 from dial_client.messages.errors import DialError
 from dial_client.runtime.safe_text import sanitize, to_one_line
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import anyio
 
-from dial_client.cli import tty
-from dial_client.cli.error_stream import warn_once
 from dial_client.cli.markdown.themes import style
+from dial_client.cli.streams import tty
+from dial_client.cli.streams.error_stream import warn_once
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.console import LineConsole
 from dial_client.cli.terminal.screen import Screen

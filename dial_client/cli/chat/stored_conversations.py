@@ -19,7 +19,7 @@ from dial_client.cli.chat.conversation_list import (
     find_id,
     list_conversations,
 )
-from dial_client.cli.error_stream import print_notes, warn
+from dial_client.cli.streams.error_stream import print_notes, warn
 from dial_client.conversations import export
 from dial_client.conversations.history import build_transcript, repair_history
 from dial_client.messages.errors import ConfigError, describe_system_error

@@ -165,7 +165,7 @@ def resolve_bare_word(words: Sequence[str]) -> list[str] | None:
     is_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     if not is_terminal:
         hint = f"did you mean: {shown}; to ask the model: dial-chat -- {' '.join(prompt)}"
-        from dial_client.cli.error_stream import report_error
+        from dial_client.cli.streams.error_stream import report_error
 
         report_error(f"{word!r} is not a command; {hint}")
         return None

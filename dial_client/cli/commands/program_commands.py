@@ -74,7 +74,7 @@ def chat(
             raise _build_conflict("--install-completion", "--show-completion")
 
         return set_up_completion(prompt, is_installed=install_completion)
-    from dial_client.cli import prompt_input
+    from dial_client.cli.streams import prompt_input
     from dial_client.cli.terminal.banner import check_theme
     from dial_client.messages.errors import ConfigError
 
@@ -192,7 +192,7 @@ def conversations(
 )
 def serve(*, serve_options: ServeOptions, options: Options) -> CommandRun:
     """Serve over HTTP: an OpenAI-compatible endpoint that uses your tools, conversations, and a web page."""
-    from dial_client.cli.serve_command import serve_http
+    from dial_client.cli.service.serve_command import serve_http
 
     return serve_http(options, serve_options)
 
@@ -221,7 +221,7 @@ def tokens(
     as_json: AsJson = False,
 ) -> CommandRun:
     """Create, list and revoke tokens of persons: for a service with `--auth tokens`."""
-    from dial_client.cli.access_tokens_command import NewToken, manage
+    from dial_client.cli.service.access_tokens_command import NewToken, manage
 
     _refuse_unused(
         f"tokens {action}",
@@ -247,7 +247,7 @@ def credentials(
     as_json: AsJson = False,
 ) -> CommandRun:
     """List, set and revoke credentials of persons: for servers of a service with `${user.NAME}`, or print a key."""
-    from dial_client.cli.credentials_command import manage_credentials
+    from dial_client.cli.service.credentials_command import manage_credentials
 
     _refuse_unused(f"credentials {action}", {"--json": (as_json, "list")})
     return manage_credentials(action, server, name, owner, options, as_json=as_json)
@@ -262,7 +262,7 @@ def db(
     options: Options,
 ) -> CommandRun:
     """Check or migrate the database, export or erase a person. Export prints JSON, an object in each line."""
-    from dial_client.cli.database_command import manage_database
+    from dial_client.cli.service.database_command import manage_database
 
     _refuse_unused(f"db {action}", {"--yes": (is_agreed, "erase")})
     return manage_database(action, owner, options, is_agreed=is_agreed)
@@ -567,7 +567,7 @@ def trust(
         if file is None or list_all or revoke or as_json:
             raise ConfigError("--read-only needs the name of a server", hint="dial-chat trust SERVER --read-only")
         return trust_read_only_tools(str(file))
-    from dial_client.cli.trust_prompt import manage
+    from dial_client.cli.trust.trust_prompt import manage
 
     return manage(file, list_all=list_all, revoke=revoke, as_json=as_json)
 
@@ -717,7 +717,7 @@ def _build_unknown_action(action: str, actions: str) -> Exception:
 
 def _report_error(problem: str) -> None:
     # Imported only for an error: `--version` and `--help` need no themes, and clean no texts.
-    from dial_client.cli.error_stream import report_error
+    from dial_client.cli.streams.error_stream import report_error
 
     report_error(problem)
 

@@ -114,7 +114,7 @@ def add_json(
 @command("servers remove")
 def remove(*, name: Name, choice: ConfigChoice) -> CommandRun:
     """Remove a server from your configuration."""
-    from dial_client.cli.changed_config import remove_server
+    from dial_client.cli.trust.changed_config import remove_server
 
     return remove_server(name, choice)
 
@@ -122,7 +122,7 @@ def remove(*, name: Name, choice: ConfigChoice) -> CommandRun:
 @command("servers enable")
 def enable(*, name: Name, choice: ConfigChoice) -> CommandRun:
     """Enable a disabled server."""
-    from dial_client.cli.changed_config import switch_server
+    from dial_client.cli.trust.changed_config import switch_server
 
     return switch_server(name, choice, is_enabled=True)
 
@@ -130,7 +130,7 @@ def enable(*, name: Name, choice: ConfigChoice) -> CommandRun:
 @command("servers disable")
 def disable(*, name: Name, choice: ConfigChoice) -> CommandRun:
     """Disable a server, but keep its entry."""
-    from dial_client.cli.changed_config import switch_server
+    from dial_client.cli.trust.changed_config import switch_server
 
     return switch_server(name, choice, is_enabled=False)
 

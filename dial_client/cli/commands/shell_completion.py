@@ -30,7 +30,7 @@ from dial_client.cli.commands.typer_commands import (
     list_command_names,
     list_options,
 )
-from dial_client.cli.configuration_files import find_files
+from dial_client.cli.trust.configuration_files import find_files
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings import configuration

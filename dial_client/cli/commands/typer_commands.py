@@ -175,7 +175,7 @@ class _Callback:
                 chosen["command"] = self._program
             arguments[parameter] = kind(**chosen)
         logs: Logs = next((value.logs for value in arguments.values() if isinstance(value, Options)), "none")
-        from dial_client.cli.process_runner import run_to_exit_code
+        from dial_client.cli.streams.process_runner import run_to_exit_code
 
         raise typer.Exit(run_to_exit_code(lambda: self._begin(arguments), logs=logs))
 

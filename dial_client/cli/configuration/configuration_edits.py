@@ -9,12 +9,12 @@ from typing import Any
 
 from anyio import to_thread
 
-from dial_client.cli import process_runner
-from dial_client.cli.changed_config import change_config, find_file, is_file_trusted, renew_trust
-from dial_client.cli.error_stream import report_error
 from dial_client.cli.input.user_programs import find_editor
 from dial_client.cli.options import ConfigChoice, ExitCode, Options
-from dial_client.cli.tty import ask_or_skip, can_ask_user
+from dial_client.cli.streams import process_runner
+from dial_client.cli.streams.error_stream import report_error
+from dial_client.cli.streams.tty import ask_or_skip, can_ask_user
+from dial_client.cli.trust.changed_config import change_config, find_file, is_file_trusted, renew_trust
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.safe_text import escape_line
 from dial_client.runtime.text import find_nearest, fold_name

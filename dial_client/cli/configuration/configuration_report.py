@@ -12,9 +12,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from dial_client.cli.configuration_files import PROFILE_VARIABLE, find_files, find_folder_config, find_profile_name
 from dial_client.cli.options import Options
-from dial_client.cli.trust_review import describe_changes, review_file
+from dial_client.cli.trust.configuration_files import (
+    PROFILE_VARIABLE,
+    find_files,
+    find_folder_config,
+    find_profile_name,
+)
+from dial_client.cli.trust.trust_review import describe_changes, review_file
 from dial_client.messages.errors import ConfigError
 from dial_client.providers.presets import MODELS_OF_KEYS
 from dial_client.runtime.safe_text import escape_line

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import anyio
 
-from dial_client.cli.error_stream import report_error, warn
 from dial_client.cli.init_questions import ask_for_endpoint, ask_for_model, ask_for_place, ask_for_servers
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.models.endpoint_trial import propose, split_model_name, try_endpoint
@@ -27,9 +26,10 @@ from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.servers.server_addition import find_entry_warnings
 from dial_client.cli.servers.server_proposals import ServerProposal, choose_by_name, find_host_proposals, find_proposals
-from dial_client.cli.trust_review import trust_now
-from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
-from dial_client.cli.word_wrap import count_cells, print_lines
+from dial_client.cli.streams.error_stream import report_error, warn
+from dial_client.cli.streams.tty import Unanswered, ask_for_line, can_ask_user
+from dial_client.cli.streams.word_wrap import count_cells, print_lines
+from dial_client.cli.trust.trust_review import trust_now
 from dial_client.messages.errors import ConfigError, DialError, ProviderError
 from dial_client.providers import pin_address
 from dial_client.providers.http.endpoint import normalize_url

@@ -18,7 +18,7 @@ from dial_client.cli.doctor.findings import Finding
 from dial_client.cli.doctor.subject import Subject
 from dial_client.cli.doctor.tool_checks import estimate_server_tokens
 from dial_client.cli.options import Options
-from dial_client.cli.tty import can_ask_user, user_agrees
+from dial_client.cli.streams.tty import can_ask_user, user_agrees
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.private_files import write_private
 from dial_client.runtime.safe_text import sanitize, to_one_line

@@ -9,17 +9,17 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from dial_client.cli.configuration_files import find_files, find_profile_name
 from dial_client.cli.doctor.check_registry import inspect
 from dial_client.cli.doctor.findings import Finding, Fix, Group, Level
 from dial_client.cli.doctor.subject import Subject
 from dial_client.cli.doctor.tool_checks import find_window, format_size_lines
-from dial_client.cli.error_stream import warn
 from dial_client.cli.markdown.themes import StyleName
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.trust_review import describe_changes
-from dial_client.cli.tty import can_move_cursor
-from dial_client.cli.word_wrap import print_lines
+from dial_client.cli.streams.error_stream import warn
+from dial_client.cli.streams.tty import can_move_cursor
+from dial_client.cli.streams.word_wrap import print_lines
+from dial_client.cli.trust.configuration_files import find_files, find_profile_name
+from dial_client.cli.trust.trust_review import describe_changes
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.runtime.text import did_you_mean
@@ -141,7 +141,7 @@ def apply_fixes(fixes: Sequence[Fix]) -> None:
 
 
 def _edit_file(path: Path, fixes: Sequence[Fix]) -> None:
-    from dial_client.cli.changed_config import change_config
+    from dial_client.cli.trust.changed_config import change_config
 
     def edit(text: str) -> str:
         for fix in fixes:

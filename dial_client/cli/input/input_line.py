@@ -29,13 +29,13 @@ from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.widgets import SearchToolbar
 
-from dial_client.cli.error_stream import warn
 from dial_client.cli.input import user_programs
 from dial_client.cli.input.clipboard_image import save_clipboard_image
 from dial_client.cli.input.file_mentions import build_mention, build_mentions
 from dial_client.cli.input.keyboard import open_input, open_output, read_early_lines
 from dial_client.cli.input.pasted_text import PastedTexts, normalize_newlines
-from dial_client.cli.tty import UserInput, can_move_cursor, read_line
+from dial_client.cli.streams.error_stream import warn
+from dial_client.cli.streams.tty import UserInput, can_move_cursor, read_line
 from dial_client.runtime.safe_text import sanitize
 from dial_client.turns.mentions import MENTION
 

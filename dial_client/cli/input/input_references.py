@@ -9,9 +9,9 @@ from pathlib import Path
 
 import anyio
 
-from dial_client.cli.error_stream import print_notes, report_error
 from dial_client.cli.input.file_mentions import find_file_mentions, find_problem, read_files
-from dial_client.cli.tty import UserInput
+from dial_client.cli.streams.error_stream import print_notes, report_error
+from dial_client.cli.streams.tty import UserInput
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ConfigError, ServerError
 from dial_client.messages.message import Message, Part, Role, TextPart

@@ -14,7 +14,7 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from dial_client.cli import process_runner
+from dial_client.cli.streams import process_runner
 from dial_client.messages.message import Part, TextPart
 from dial_client.runtime.safe_text import sanitize, to_one_line
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import anyio
 
-from dial_client.cli import process_runner
-from dial_client.cli.error_stream import warn
-from dial_client.cli.word_wrap import count_cells
+from dial_client.cli.streams import process_runner
+from dial_client.cli.streams.error_stream import warn
+from dial_client.cli.streams.word_wrap import count_cells
 
 _USUAL = ("notepad.exe",) if sys.platform == "win32" else ("editor", "nano", "vi")
 

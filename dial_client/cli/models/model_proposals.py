@@ -15,9 +15,9 @@ from typing import Any
 import anyio
 from anyio import to_thread
 
-from dial_client.cli.download_progress import describe_seconds
 from dial_client.cli.models.model_names import LocalModel, choose_hub_model, list_local_models, measure_memory
 from dial_client.cli.models.model_search import MISSING_STATUSES, fetch_models, find_credit_problem
+from dial_client.cli.streams.download_progress import describe_seconds
 from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.providers import open_provider, pin_address
 from dial_client.providers.embedded.weights import QWEN, find_cache_folder

@@ -10,8 +10,6 @@ from typing import Any
 
 import anyio
 
-from dial_client.cli.configuration_files import find_files, find_profile_name
-from dial_client.cli.error_stream import warn
 from dial_client.cli.markdown.themes import StyleName
 from dial_client.cli.models.endpoint_trial import try_endpoint
 from dial_client.cli.models.model_names import (
@@ -24,7 +22,9 @@ from dial_client.cli.models.model_names import (
 from dial_client.cli.models.model_proposals import SECONDS, ModelProposal, list_local_servers, list_served_models
 from dial_client.cli.models.model_search import fetch_models
 from dial_client.cli.options import Options
-from dial_client.cli.word_wrap import print_lines
+from dial_client.cli.streams.error_stream import warn
+from dial_client.cli.streams.word_wrap import print_lines
+from dial_client.cli.trust.configuration_files import find_files, find_profile_name
 from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.messages.model import ModelInfo
 from dial_client.messages.token_usage import Usage

@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dial_client.cli.configuration_files import ask_for_files, find_profile_name
-from dial_client.cli.error_stream import warn
 from dial_client.cli.load_settings import open_model
 from dial_client.cli.open_client import choose_tool_format
 from dial_client.cli.options import Options
+from dial_client.cli.streams.error_stream import warn
+from dial_client.cli.trust.configuration_files import ask_for_files, find_profile_name
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import DialError, OutputError, ProviderError
 from dial_client.messages.events import Finished, TextDelta

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dial_client.cli.changed_config import change_config, confirm_addition, find_named_file
 from dial_client.cli.options import ConfigChoice, ExitCode
 from dial_client.cli.servers.host_exchange import find_host_paths
-from dial_client.cli.tty import can_ask_user, user_agrees
+from dial_client.cli.streams.tty import can_ask_user, user_agrees
+from dial_client.cli.trust.changed_config import change_config, confirm_addition, find_named_file
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line
 from dial_client.runtime.text import count_noun, did_you_mean

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dial_client.cli.changed_config import change_config, confirm_addition, find_file
-from dial_client.cli.configuration_files import ask_for_files
-from dial_client.cli.error_stream import warn
 from dial_client.cli.options import ConfigChoice, ExitCode, Options
 from dial_client.cli.servers.server_addition import find_entry_warnings
+from dial_client.cli.streams.error_stream import warn
+from dial_client.cli.trust.changed_config import change_config, confirm_addition, find_file
+from dial_client.cli.trust.configuration_files import ask_for_files
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line
 from dial_client.runtime.text import did_you_mean

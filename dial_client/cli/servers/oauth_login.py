@@ -12,15 +12,15 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import anyio
 from anyio import to_thread
 
-from dial_client.cli.approval_prompt import AnswerKey
-from dial_client.cli.approval_rows import Row, UnwrappedLine, fit_name, fold
-from dial_client.cli.attention import QUESTION
-from dial_client.cli.box_frame import BoxFrame
-from dial_client.cli.command_screen import CommandScreen, PlainScreen
-from dial_client.cli.error_stream import report_error
+from dial_client.cli.approval.approval_prompt import AnswerKey
+from dial_client.cli.approval.approval_rows import Row, UnwrappedLine, fit_name, fold
+from dial_client.cli.approval.box_frame import BoxFrame
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.tty import Unanswered, can_ask_user
+from dial_client.cli.streams.error_stream import report_error
+from dial_client.cli.streams.tty import Unanswered, can_ask_user
+from dial_client.cli.terminal.attention import QUESTION
+from dial_client.cli.terminal.command_screen import CommandScreen, PlainScreen
 from dial_client.client.dial_client import DialClient
 from dial_client.hooks.server_callbacks import Callbacks, LoginRequest
 from dial_client.messages.errors import ConfigError, LoginFailed

@@ -22,12 +22,12 @@ from urllib.parse import quote
 
 import anyio
 
-from dial_client.cli.changed_config import change_config, confirm_addition, find_file
-from dial_client.cli.error_stream import warn
 from dial_client.cli.options import ConfigChoice, ExitCode, NewServerOptions
 from dial_client.cli.servers.server_proposals import is_installed
-from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
-from dial_client.cli.word_wrap import print_lines
+from dial_client.cli.streams.error_stream import warn
+from dial_client.cli.streams.tty import Unanswered, ask_for_line, can_ask_user
+from dial_client.cli.streams.word_wrap import print_lines
+from dial_client.cli.trust.changed_config import change_config, confirm_addition, find_file
 from dial_client.messages.errors import ConfigError, DialError, ServerStartError
 from dial_client.runtime.safe_text import escape_line, to_one_line
 from dial_client.runtime.text import did_you_mean

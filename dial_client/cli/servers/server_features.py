@@ -9,15 +9,15 @@ from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
 
-from dial_client.cli import elicitation_prompt
-from dial_client.cli.command_screen import PlainScreen
-from dial_client.cli.configuration_files import describe_sources
-from dial_client.cli.error_stream import print_notes, warn
+from dial_client.cli.approval import elicitation_prompt
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.markdown.themes import StyleName
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.word_wrap import print_lines
+from dial_client.cli.streams.error_stream import print_notes, warn
+from dial_client.cli.streams.word_wrap import print_lines
+from dial_client.cli.terminal.command_screen import PlainScreen
+from dial_client.cli.trust.configuration_files import describe_sources
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import TextPart, ToolCallResult, ToolSpec, describe

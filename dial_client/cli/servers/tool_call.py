@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dial_client.cli import elicitation_prompt
-from dial_client.cli.command_screen import PlainScreen
-from dial_client.cli.error_stream import print_notes
+from dial_client.cli.approval import elicitation_prompt
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.open_client import open_client
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.servers.server_features import find_server, format_result
+from dial_client.cli.streams.error_stream import print_notes
+from dial_client.cli.terminal.command_screen import PlainScreen
 from dial_client.client.client_setup import CACHE, open_cache
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ConfigError, describe_system_error

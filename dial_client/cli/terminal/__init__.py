@@ -2,5 +2,5 @@
 
 `screen` controls the terminal; `live_area` has the state that the screen redraws, `status_line` the
 last row; `question_line` asks for a key or a
-line; `cli.printed_streams` redirects the output of other code to the screen.
+line; `cli.streams.printed_streams` redirects the output of other code to the screen.
 """

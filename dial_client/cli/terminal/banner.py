@@ -9,8 +9,8 @@ from pathlib import Path
 from dial_client import __version__
 from dial_client.cli.markdown.themes import THEMES
 from dial_client.cli.options import Options
-from dial_client.cli.tty import can_move_cursor
-from dial_client.cli.word_wrap import count_cells, fit
+from dial_client.cli.streams.tty import can_move_cursor
+from dial_client.cli.streams.word_wrap import count_cells, fit
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.runtime.text import count_noun, did_you_mean

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from dial_client.cli.command_screen import PlainScreen
+from dial_client.cli.streams.tty import UserInput, can_move_cursor, read_sent_line
+from dial_client.cli.terminal.command_screen import PlainScreen
 from dial_client.cli.terminal.screen import Screen, TakeAtOnce
-from dial_client.cli.tty import UserInput, can_move_cursor, read_sent_line
 from dial_client.runtime.safe_text import sanitize
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from dial_client.cli.command_screen import Panel
 from dial_client.cli.markdown.themes import Theme, style
-from dial_client.cli.word_wrap import break_line, break_words, count_cells, fit
+from dial_client.cli.streams.word_wrap import break_line, break_words, count_cells, fit
+from dial_client.cli.terminal.command_screen import Panel
 from dial_client.messages.events import ToolCallFinished
 from dial_client.messages.late_result import LateResult
 from dial_client.messages.message import NOT_ALLOWED, Content, ImagePart, ToolCallResult, extract_text

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from dial_client.cli.command_screen import MAX_FOUND, Choice, Search
 from dial_client.cli.markdown.themes import Theme, style
-from dial_client.cli.tty import Escaped, Unanswered
-from dial_client.cli.word_wrap import fit
+from dial_client.cli.streams.tty import Escaped, Unanswered
+from dial_client.cli.streams.word_wrap import fit
+from dial_client.cli.terminal.command_screen import MAX_FOUND, Choice, Search
 from dial_client.messages.errors import DialError
 from dial_client.runtime.safe_text import sanitize, to_one_line
 

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 
-from dial_client.cli import process_runner, tty
-from dial_client.cli.attention import Attention
-from dial_client.cli.command_screen import Panel, Search
-from dial_client.cli.error_stream import format_error
 from dial_client.cli.markdown.markdown_stream import MarkdownStream
 from dial_client.cli.markdown.themes import Theme, choose_theme, style
-from dial_client.cli.printed_streams import redirect_prints
+from dial_client.cli.streams import process_runner, tty
+from dial_client.cli.streams.error_stream import format_error
+from dial_client.cli.streams.printed_streams import redirect_prints
+from dial_client.cli.streams.tty import UserInput
+from dial_client.cli.streams.word_wrap import break_line, break_words
 from dial_client.cli.terminal import live_area, status_line
+from dial_client.cli.terminal.attention import Attention
+from dial_client.cli.terminal.command_screen import Panel, Search
 from dial_client.cli.terminal.live_area import LiveState, Note
 from dial_client.cli.terminal.question_line import Picker, Question, QuestionLine
 from dial_client.cli.terminal.status_line import Status
-from dial_client.cli.tty import UserInput
-from dial_client.cli.word_wrap import break_line, break_words
 from dial_client.runtime.safe_text import sanitize
 from dial_client.settings.config_types import Notification
 

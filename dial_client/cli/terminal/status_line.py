@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dial_client.cli.markdown.themes import Theme, style
-from dial_client.cli.word_wrap import count_cells, fit
+from dial_client.cli.streams.word_wrap import count_cells, fit
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.runtime.text import count_noun
 

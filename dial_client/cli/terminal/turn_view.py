@@ -13,6 +13,8 @@ from threading import Thread
 from dial_client.cli.markdown.markdown_stream import MarkdownStream, prepare
 from dial_client.cli.markdown.themes import choose_theme, style
 from dial_client.cli.options import Options
+from dial_client.cli.streams.tty import UserInput
+from dial_client.cli.streams.word_wrap import break_words
 from dial_client.cli.terminal.inline_images import draw, find_image_folder, find_images, find_protocol, save
 from dial_client.cli.terminal.live_area import (
     BAR,
@@ -23,8 +25,6 @@ from dial_client.cli.terminal.live_area import (
     format_late_result,
 )
 from dial_client.cli.terminal.screen import Screen
-from dial_client.cli.tty import UserInput
-from dial_client.cli.word_wrap import break_words
 from dial_client.conversations.turn_input import find_typed_text
 from dial_client.messages.citations import format_source_list
 from dial_client.messages.events import (

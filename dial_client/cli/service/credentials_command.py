@@ -8,10 +8,10 @@ from contextlib import aclosing
 
 from anyio import to_thread
 
-from dial_client.cli import tty
-from dial_client.cli.error_stream import warn
 from dial_client.cli.options import Options
-from dial_client.cli.serve_command import build_store
+from dial_client.cli.service.serve_command import build_store
+from dial_client.cli.streams import tty
+from dial_client.cli.streams.error_stream import warn
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line
 from dial_client.serve.stored_credentials import StoredCredentials, open_box

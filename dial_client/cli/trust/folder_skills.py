@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dial_client.cli.error_stream import warn_once
+from dial_client.cli.streams.error_stream import warn_once
 from dial_client.messages.errors import ConfigError
 from dial_client.settings.config_locations import build_user_config_path
 from dial_client.settings.config_trust import FoundFile, read_found

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from functools import cache
 
 from dial_client.cli.markdown.themes import choose_theme, style, understands_escapes
-from dial_client.cli.printed_streams import PrintedStream, discard
-from dial_client.cli.word_wrap import break_words
+from dial_client.cli.streams.printed_streams import PrintedStream, discard
+from dial_client.cli.streams.word_wrap import break_words
 from dial_client.runtime.safe_text import to_one_line
 
 LABEL = "error:"

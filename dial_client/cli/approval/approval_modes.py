@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from dial_client.cli.changed_config import is_file_trusted
-from dial_client.cli.configuration_files import find_folder_config
 from dial_client.cli.options import Options
+from dial_client.cli.trust.changed_config import is_file_trusted
+from dial_client.cli.trust.configuration_files import find_folder_config
 from dial_client.messages.errors import ConfigError
 from dial_client.tools.approval_mode import ApprovalMode
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import anyio
 
-from dial_client.cli.error_stream import report_error
 from dial_client.cli.options import ExitCode, Logs
-from dial_client.cli.printed_streams import discard
+from dial_client.cli.streams.error_stream import report_error
+from dial_client.cli.streams.printed_streams import discard
 from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError, ProviderError, RequestRefused
 from dial_client.runtime.logs import configure_at_first_event
 from dial_client.turns.turn_handle import TurnHandle

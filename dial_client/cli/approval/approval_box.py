@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, field
 
-from dial_client.cli.approval_prompt import AnswerKey
-from dial_client.cli.approval_rows import BAR, Row, ShownCall, build_list, build_rows
-from dial_client.cli.box_frame import BoxFrame
+from dial_client.cli.approval.approval_prompt import AnswerKey
+from dial_client.cli.approval.approval_rows import BAR, Row, ShownCall, build_list, build_rows
+from dial_client.cli.approval.box_frame import BoxFrame
 from dial_client.cli.markdown.themes import Theme
-from dial_client.cli.word_wrap import count_cells, fit
+from dial_client.cli.streams.word_wrap import count_cells, fit
 from dial_client.runtime.text import count_noun
 
 

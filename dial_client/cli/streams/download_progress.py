@@ -8,10 +8,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from dial_client.cli.error_stream import print_to_stderr
-from dial_client.cli.printed_streams import PrintedStream
-from dial_client.cli.tty import can_move_cursor
-from dial_client.cli.word_wrap import fit
+from dial_client.cli.streams.error_stream import print_to_stderr
+from dial_client.cli.streams.printed_streams import PrintedStream
+from dial_client.cli.streams.tty import can_move_cursor
+from dial_client.cli.streams.word_wrap import fit
 from dial_client.messages.model import DOWNLOADING
 from dial_client.runtime.safe_text import to_one_line
 

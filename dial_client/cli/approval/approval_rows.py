@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dial_client.cli.word_wrap import count_cells, fit
+from dial_client.cli.streams.word_wrap import count_cells, fit
 from dial_client.client.sampling import SAMPLING
 from dial_client.hooks.approval_request import (
     describe_claims,

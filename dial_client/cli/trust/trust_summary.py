@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dial_client.cli.word_wrap import count_cells
+from dial_client.cli.streams.word_wrap import count_cells
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line
 from dial_client.settings.config_trust import EnvFiles

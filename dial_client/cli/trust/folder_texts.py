@@ -14,12 +14,12 @@ from pathlib import Path
 
 from anyio import lowlevel
 
-from dial_client.cli.error_stream import warn_once
-from dial_client.cli.folder_agents import find_folder_agents, list_own_agents, parse_agents
-from dial_client.cli.folder_skills import SKILL_FILE, FoundText, find_folder_skills, list_own_folders
 from dial_client.cli.options import Options
-from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
-from dial_client.cli.word_wrap import find_terminal_width
+from dial_client.cli.streams.error_stream import warn_once
+from dial_client.cli.streams.tty import Unanswered, ask_for_line, can_ask_user
+from dial_client.cli.streams.word_wrap import find_terminal_width
+from dial_client.cli.trust.folder_agents import find_folder_agents, list_own_agents, parse_agents
+from dial_client.cli.trust.folder_skills import SKILL_FILE, FoundText, find_folder_skills, list_own_folders
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import Instruction, InstructionSource
 from dial_client.providers import is_recording_name
@@ -188,7 +188,7 @@ async def _select_trusted(found: Sequence[FoundText], *, may_ask: bool, is_silen
 
 
 async def _ask_for_trust(texts: Sequence[FoundText], before: Sequence[TrustedFile | None]) -> bool:
-    from dial_client.cli.trust_summary import number_lines
+    from dial_client.cli.trust.trust_summary import number_lines
 
     width = find_terminal_width(sys.stderr)
     _print_to_user("This folder has texts for the model, which you have not trusted:")
@@ -222,7 +222,7 @@ async def _ask_for_trust(texts: Sequence[FoundText], before: Sequence[TrustedFil
 
 def _show(text: FoundText, known: TrustedFile | None, width: int | None) -> list[str]:
     """Return the lines of a new file, or the changes of one that was trusted before; and the files of a skill."""
-    from dial_client.cli.trust_summary import SummaryRow, diff_text, render_rows
+    from dial_client.cli.trust.trust_summary import SummaryRow, diff_text, render_rows
 
     if known is None:
         rows = (SummaryRow(f"  | {escape_line(line)}") for line in text.file.text.splitlines())

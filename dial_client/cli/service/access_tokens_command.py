@@ -7,11 +7,11 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dial_client.cli.error_stream import warn
 from dial_client.cli.option_checks import parse_lifetime
 from dial_client.cli.options import Options
-from dial_client.cli.serve_command import build_store
-from dial_client.cli.service_access import PERSONAL_TOKENS
+from dial_client.cli.service.serve_command import build_store
+from dial_client.cli.service.service_access import PERSONAL_TOKENS
+from dial_client.cli.streams.error_stream import warn
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line
 from dial_client.serve.authentication import ADMIN, SCOPES

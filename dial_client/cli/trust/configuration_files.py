@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dial_client.cli.options import ACP, GATEWAY, Options
-from dial_client.cli.trust_review import FileReview, describe_changes, note_changes, review_file
-from dial_client.cli.tty import can_ask_user
+from dial_client.cli.streams.tty import can_ask_user
+from dial_client.cli.trust.trust_review import FileReview, describe_changes, note_changes, review_file
 from dial_client.messages.errors import ConfigError
 from dial_client.settings.config_locations import FILE_NAME, find_config, find_user_config, is_user_config
 from dial_client.settings.config_types import ConfigChange
@@ -109,7 +109,7 @@ async def ask_for_files(options: Options, report: Callable[[str], None], *, may_
             path=review.found.location,
         )
     if can_ask:
-        from dial_client.cli import trust_prompt
+        from dial_client.cli.trust import trust_prompt
 
         is_new = review.changes is None
         if await (trust_prompt.ask_for_trust(review) if is_new else trust_prompt.ask_about_changes(review)):

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.cli.options import ConfigChoice
-from dial_client.cli.trust_review import review_file, trust_now
-from dial_client.cli.trust_summary import build_rows, render_rows
-from dial_client.cli.tty import can_ask_user, user_agrees
-from dial_client.cli.word_wrap import find_terminal_width
+from dial_client.cli.streams.tty import can_ask_user, user_agrees
+from dial_client.cli.streams.word_wrap import find_terminal_width
+from dial_client.cli.trust.trust_review import review_file, trust_now
+from dial_client.cli.trust.trust_summary import build_rows, render_rows
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line
 from dial_client.settings import config_editor, configuration

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from dial_client.cli import tty
-from dial_client.cli.attention import QUESTION, Attention
 from dial_client.cli.markdown.themes import MONO, Theme
-from dial_client.cli.word_wrap import break_words
+from dial_client.cli.streams import tty
+from dial_client.cli.streams.word_wrap import break_words
+from dial_client.cli.terminal.attention import QUESTION, Attention
 from dial_client.runtime.safe_text import sanitize
 from dial_client.settings.config_types import Notification
 

@@ -9,11 +9,10 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from dial_client.cli.approval_prompt import SEPARATOR, measure_terminal_width
-from dial_client.cli.approval_rows import BAR, add_bars
-from dial_client.cli.command_screen import CommandScreen, PlainScreen
-from dial_client.cli.elicitation_box import ask_in_box
-from dial_client.cli.elicitation_values import (
+from dial_client.cli.approval.approval_prompt import SEPARATOR, measure_terminal_width
+from dial_client.cli.approval.approval_rows import BAR, add_bars
+from dial_client.cli.approval.elicitation_box import ask_in_box
+from dial_client.cli.approval.elicitation_values import (
     MAX_LABEL,
     MAX_MESSAGE,
     MAX_TITLE,
@@ -24,9 +23,10 @@ from dial_client.cli.elicitation_values import (
     list_content,
     take_value,
 )
-from dial_client.cli.error_stream import warn_once
 from dial_client.cli.options import Options
-from dial_client.cli.tty import Unanswered, can_ask_user
+from dial_client.cli.streams.error_stream import warn_once
+from dial_client.cli.streams.tty import Unanswered, can_ask_user
+from dial_client.cli.terminal.command_screen import CommandScreen, PlainScreen
 from dial_client.hooks.approval_request import quote_name
 from dial_client.hooks.elicitation_form import Form, FormField
 from dial_client.hooks.server_callbacks import Callbacks, Elicit, Elicitation, ElicitationAction, ElicitationAnswer

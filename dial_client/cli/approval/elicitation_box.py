@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dial_client.cli.approval_prompt import ESCAPE, AnswerKey
-from dial_client.cli.approval_rows import Row, RowKind, UnwrappedLine, escape_marks, fit_name, fold
-from dial_client.cli.attention import QUESTION
-from dial_client.cli.box_frame import BoxFrame
-from dial_client.cli.command_screen import CommandScreen
-from dial_client.cli.elicitation_values import (
+from dial_client.cli.approval.approval_prompt import ESCAPE, AnswerKey
+from dial_client.cli.approval.approval_rows import Row, RowKind, UnwrappedLine, escape_marks, fit_name, fold
+from dial_client.cli.approval.box_frame import BoxFrame
+from dial_client.cli.approval.elicitation_values import (
     MAX_LABEL,
     MAX_MESSAGE,
     MAX_TITLE,
@@ -25,8 +23,10 @@ from dial_client.cli.elicitation_values import (
     list_content,
     take_value,
 )
-from dial_client.cli.tty import Escaped, Unanswered
-from dial_client.cli.word_wrap import count_cells, fit
+from dial_client.cli.streams.tty import Escaped, Unanswered
+from dial_client.cli.streams.word_wrap import count_cells, fit
+from dial_client.cli.terminal.attention import QUESTION
+from dial_client.cli.terminal.command_screen import CommandScreen
 from dial_client.hooks.elicitation_form import Form, FormField
 from dial_client.hooks.server_callbacks import Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.runtime.safe_text import escape_unseen, sanitize, to_one_line

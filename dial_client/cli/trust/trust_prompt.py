@@ -8,10 +8,12 @@ from pathlib import Path
 
 from anyio import lowlevel
 
-from dial_client.cli.folder_skills import SKILL_FILE, read_found_skill
 from dial_client.cli.options import ExitCode
-from dial_client.cli.trust_review import FileReview, review_file, trust_now
-from dial_client.cli.trust_summary import (
+from dial_client.cli.streams.tty import Unanswered, ask_for_line, can_ask_user
+from dial_client.cli.streams.word_wrap import find_terminal_width
+from dial_client.cli.trust.folder_skills import SKILL_FILE, read_found_skill
+from dial_client.cli.trust.trust_review import FileReview, review_file, trust_now
+from dial_client.cli.trust.trust_summary import (
     build_change_rows,
     build_rows,
     diff_text,
@@ -19,8 +21,6 @@ from dial_client.cli.trust_summary import (
     render_rows,
     summarize_counts,
 )
-from dial_client.cli.tty import Unanswered, ask_for_line, can_ask_user
-from dial_client.cli.word_wrap import find_terminal_width
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line
 from dial_client.runtime.text import count_noun

@@ -12,9 +12,9 @@ from typing import TextIO
 
 import anyio
 
-from dial_client.cli import process_runner
 from dial_client.cli.markdown.themes import understands_escapes
-from dial_client.cli.printed_streams import PrintedStream
+from dial_client.cli.streams import process_runner
+from dial_client.cli.streams.printed_streams import PrintedStream
 from dial_client.messages.message import Part
 
 # The maximum size of a line in bytes, which POSIX terminals enforce.

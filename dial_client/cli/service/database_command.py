@@ -6,9 +6,9 @@ import json
 import sys
 from contextlib import aclosing
 
-from dial_client.cli.error_stream import warn
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.serve_command import build_store
+from dial_client.cli.service.serve_command import build_store
+from dial_client.cli.streams.error_stream import warn
 from dial_client.client.client_setup import open_grants
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line

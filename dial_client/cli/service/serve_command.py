@@ -13,18 +13,18 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from dial_client.cli import process_runner
 from dial_client.cli.audit_report import find_audit_folder
-from dial_client.cli.changed_config import change_config, find_file, find_holder
 from dial_client.cli.default_model import read_with_model
-from dial_client.cli.error_stream import print_notes, warn
-from dial_client.cli.folder_texts import read_agents, read_skills
 from dial_client.cli.gateway_command import build_grants_command
 from dial_client.cli.load_settings import find_model_name, read_settings
 from dial_client.cli.open_client import apply_configuration, open_client, use_agents, use_skills
 from dial_client.cli.option_checks import parse_lifetime
 from dial_client.cli.options import ConfigChoice, ExitCode, Options, ServeOptions
-from dial_client.cli.service_access import PERSONAL_TOKENS, choose_access, list_host_names
+from dial_client.cli.service.service_access import PERSONAL_TOKENS, choose_access, list_host_names
+from dial_client.cli.streams import process_runner
+from dial_client.cli.streams.error_stream import print_notes, warn
+from dial_client.cli.trust.changed_config import change_config, find_file, find_holder
+from dial_client.cli.trust.folder_texts import read_agents, read_skills
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_settings import KEYS
 from dial_client.gateway.tool_listing import parse_tool_listing

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dial_client.cli.approval_rows import ShownCall, fit_name
-from dial_client.cli.word_wrap import count_cells
+from dial_client.cli.approval.approval_rows import ShownCall, fit_name
+from dial_client.cli.streams.word_wrap import count_cells
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.tools.approval import Approval, Decision
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from dial_client.cli.error_stream import warn_once
-from dial_client.cli.folder_skills import is_below
+from dial_client.cli.streams.error_stream import warn_once
+from dial_client.cli.trust.folder_skills import is_below
 from dial_client.messages.errors import ConfigError
 from dial_client.settings.agent import Agent
 from dial_client.settings.config_locations import build_user_config_path

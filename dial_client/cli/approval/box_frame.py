@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dial_client.cli.approval_prompt import SEPARATOR, AnswerKey
-from dial_client.cli.approval_rows import Row, UnwrappedLine, fold
+from dial_client.cli.approval.approval_prompt import SEPARATOR, AnswerKey
+from dial_client.cli.approval.approval_rows import Row, UnwrappedLine, fold
 from dial_client.cli.markdown.themes import Theme, style
-from dial_client.cli.word_wrap import count_cells, fit
+from dial_client.cli.streams.word_wrap import count_cells, fit
 
 # The minimum columns of a terminal in which the box has a right border.
 MIN_FRAMED = 40

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 import anyio
 import anyio.to_thread
 
-from dial_client.cli import process_runner
-from dial_client.cli.approval_box import ApprovalBox
-from dial_client.cli.approval_prompt import (
+from dial_client.cli.approval.approval_box import ApprovalBox
+from dial_client.cli.approval.approval_prompt import (
     BACK,
     ESCAPE,
     KEYS,
@@ -33,13 +32,14 @@ from dial_client.cli.approval_prompt import (
     measure_terminal_width,
     parse_answer,
 )
-from dial_client.cli.approval_rows import BAR, ShownCall
-from dial_client.cli.attention import APPROVAL
-from dial_client.cli.command_screen import CommandScreen, PlainScreen
-from dial_client.cli.error_stream import warn_once
+from dial_client.cli.approval.approval_rows import BAR, ShownCall
 from dial_client.cli.input import user_programs
-from dial_client.cli.tty import Escaped, Unanswered, can_ask_user
-from dial_client.cli.word_wrap import break_words
+from dial_client.cli.streams import process_runner
+from dial_client.cli.streams.error_stream import warn_once
+from dial_client.cli.streams.tty import Escaped, Unanswered, can_ask_user
+from dial_client.cli.streams.word_wrap import break_words
+from dial_client.cli.terminal.attention import APPROVAL
+from dial_client.cli.terminal.command_screen import CommandScreen, PlainScreen
 from dial_client.client.sampling import SAMPLING
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.runtime.safe_text import escape_unseen, to_one_line

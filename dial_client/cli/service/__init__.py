@@ -1,0 +1,1 @@
+"""The command ``serve``, and the commands for its persons and its database."""

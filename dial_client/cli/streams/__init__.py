@@ -1,0 +1,1 @@
+"""The process and its standard streams: signals, exit codes, lines of output and errors, and typed answers."""
