@@ -16,14 +16,8 @@ from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.durable import DurableTurns
 from dial_client.hooks.owners import act_for
-from dial_client.serve.access_routes import AccessRoutes
-from dial_client.serve.authentication import Person
-from dial_client.serve.conversation_routes import ConversationRoutes
-from dial_client.serve.credential_routes import CredentialRoutes
-from dial_client.serve.feature_routes import FeatureRoutes
 from dial_client.serve.front_ends.routes import FrontEndRoutes
 from dial_client.serve.http_messages import HttpError, build_json_response
-from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.mcp_endpoint import McpEndpoint
 from dial_client.serve.metrics import ServiceMetrics
 from dial_client.serve.model_api.answer_turns import AnswerTurns
@@ -32,22 +26,28 @@ from dial_client.serve.model_api.messages import MessagesEndpoint
 from dial_client.serve.model_api.offered_models import ModelNames
 from dial_client.serve.model_api.response_store import ResponseStore
 from dial_client.serve.model_api.responses import ResponsesEndpoint
-from dial_client.serve.oidc_login import OidcLogin
 from dial_client.serve.operations import Operations
-from dial_client.serve.peers import Peers
+from dial_client.serve.people.authentication import Person
+from dial_client.serve.people.oidc_login import OidcLogin
+from dial_client.serve.people.stored_credentials import StoredCredentials
+from dial_client.serve.people.usage_ledger import UsageLedger
 from dial_client.serve.readiness import Readiness
-from dial_client.serve.remote_turns import RemoteTurns
 from dial_client.serve.request_log import RequestLog
+from dial_client.serve.routes.access_routes import AccessRoutes
+from dial_client.serve.routes.conversation_routes import ConversationRoutes
+from dial_client.serve.routes.credential_routes import CredentialRoutes
+from dial_client.serve.routes.feature_routes import FeatureRoutes
+from dial_client.serve.routes.server_routes import ConfigChanger, ServerLogins, ServerRoutes
+from dial_client.serve.routes.share_routes import ShareRoutes
+from dial_client.serve.routes.usage_routes import UsageRoutes
 from dial_client.serve.security import HEALTH, PERSON, READY, AccessPolicy, SecurityMiddleware, find_person
-from dial_client.serve.server_routes import ConfigChanger, ServerLogins, ServerRoutes
-from dial_client.serve.share_routes import ShareRoutes
 from dial_client.serve.static_files import StaticFiles
-from dial_client.serve.stored_credentials import StoredCredentials
 from dial_client.serve.title_writer import TitleWriter
-from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.serve.turn_starter import TurnStarter
-from dial_client.serve.usage_ledger import UsageLedger
-from dial_client.serve.usage_routes import UsageRoutes
+from dial_client.serve.turns.human_input import HumanInputBroker
+from dial_client.serve.turns.peers import Peers
+from dial_client.serve.turns.remote_turns import RemoteTurns
+from dial_client.serve.turns.turn_registry import ServedModel, TurnRegistry
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.sql_store import SQLStore
 

@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.serve.security import ON_AUTHENTICATED
-from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.serve.turns.turn_registry import TurnRegistry
 
 MAX_CONNECTIONS = 1_000
 # Connections of one client address that have not sent the token.

@@ -24,12 +24,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dial_client.client.dial_client import DialClient
 from dial_client.gateway.tool_listing import parse_tool_listing
-from dial_client.serve.authentication import MCP, METADATA, METADATA_OF_MCP, Authenticator, Person
 from dial_client.serve.http_messages import HttpError, build_json_response, build_preflight_response
-from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.mcp_sessions import IDLE_SECONDS, MAX_SESSIONS, McpSession, McpSessions
+from dial_client.serve.people.authentication import MCP, METADATA, METADATA_OF_MCP, Authenticator, Person
 from dial_client.serve.security import PERSON
-from dial_client.serve.turn_registry import TurnRegistry, build_stopping_error
+from dial_client.serve.turns.human_input import HumanInputBroker
+from dial_client.serve.turns.turn_registry import TurnRegistry, build_stopping_error
 
 # Bytes of the body of a request: arguments of tools may contain images in base64.
 MAX_MCP_BODY = 8 * 1024 * 1024

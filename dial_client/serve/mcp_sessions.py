@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from dial_client.serve.authentication import Person
+from dial_client.serve.people.authentication import Person
 
 # Maximum number of sessions.
 MAX_SESSIONS = 1_000

@@ -22,7 +22,7 @@ from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.messages.message import ToolCallResult
 from dial_client.messages.model import ModelRequest
 from dial_client.messages.turn_result import Turn
-from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.serve.turns.turn_registry import TurnRegistry
 from dial_client.servers.status import ServerState
 from dial_client.stores.sql_store import SQLStore
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dial_client.hooks.middleware import Middleware
 from dial_client.serve.metrics import ServiceMetrics
-from dial_client.serve.owner_limits import OwnerLimiter
+from dial_client.serve.people.owner_limits import OwnerLimiter
 
 
 @dataclass(frozen=True, slots=True)

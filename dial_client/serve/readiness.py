@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from dial_client.messages.errors import DialError
 from dial_client.serve.operations import Operations
-from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.serve.turns.turn_registry import TurnRegistry
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.sql_store import SQLStore
 

@@ -28,7 +28,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.logs import get_logger
-from dial_client.serve.authentication import (
+from dial_client.serve.http_messages import HttpError, to_http_error
+from dial_client.serve.people.authentication import (
     AG_UI,
     AI_SDK,
     MCP,
@@ -41,8 +42,7 @@ from dial_client.serve.authentication import (
     build_refusal,
     find_needed_scopes,
 )
-from dial_client.serve.http_messages import HttpError, to_http_error
-from dial_client.serve.oidc_login import CALLBACK, LOGIN, LOGOUT, REFRESH
+from dial_client.serve.people.oidc_login import CALLBACK, LOGIN, LOGOUT, REFRESH
 
 log = get_logger(__name__)
 

@@ -14,10 +14,10 @@ from dial_client.durable import DurableTurns
 from dial_client.messages.events import StatusChanged
 from dial_client.messages.message import Content, Message
 from dial_client.serve.model_api.message_parts import to_text_parts
-from dial_client.serve.owner_limits import check_model, has_model_limit
+from dial_client.serve.people.owner_limits import check_model, has_model_limit
 from dial_client.serve.security import find_person, select_owned
 from dial_client.serve.title_writer import TitleWriter
-from dial_client.serve.turn_registry import ServedModel, TurnRegistry
+from dial_client.serve.turns.turn_registry import ServedModel, TurnRegistry
 from dial_client.turns.turn_handle import TurnHandle
 
 

@@ -9,8 +9,8 @@ import anyio
 
 from dial_client.messages.events import Finished, ReasoningDelta, TextDelta
 from dial_client.serve.metrics import ServiceMetrics
-from dial_client.serve.turn_registry import TurnRegistry
-from dial_client.serve.usage_ledger import UsageLedger
+from dial_client.serve.people.usage_ledger import UsageLedger
+from dial_client.serve.turns.turn_registry import TurnRegistry
 from dial_client.turns.turn_handle import TurnHandle
 
 

@@ -18,20 +18,20 @@ from dial_client.messages.model import Provider
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.logs import get_logger
 from dial_client.serve.application import AppContext, build_application
-from dial_client.serve.authentication import Authenticator
 from dial_client.serve.http_messages import HttpError
-from dial_client.serve.human_input import ANSWER_TIMEOUT, DURABLE_ANSWER_TIMEOUT, HumanInputBroker, PageUser
 from dial_client.serve.maintenance import run_maintenance
 from dial_client.serve.mcp_endpoint import McpEndpoint, McpOptions
-from dial_client.serve.oidc_login import OidcLogin
 from dial_client.serve.operations import Operations
-from dial_client.serve.peers import Peers
-from dial_client.serve.pending_requests import PendingRequests
+from dial_client.serve.people.authentication import Authenticator
+from dial_client.serve.people.oidc_login import OidcLogin
+from dial_client.serve.people.usage_ledger import UsageLedger
+from dial_client.serve.routes.server_routes import ConfigChanger, ServerLogins
 from dial_client.serve.security import AccessPolicy, build_policy, check_origin, check_token, is_loopback
-from dial_client.serve.server_routes import ConfigChanger, ServerLogins
 from dial_client.serve.title_writer import TitleWriter
-from dial_client.serve.turn_registry import MAX_TURNS, ServedModel, TurnRegistry
-from dial_client.serve.usage_ledger import UsageLedger
+from dial_client.serve.turns.human_input import ANSWER_TIMEOUT, DURABLE_ANSWER_TIMEOUT, HumanInputBroker, PageUser
+from dial_client.serve.turns.peers import Peers
+from dial_client.serve.turns.pending_requests import PendingRequests
+from dial_client.serve.turns.turn_registry import MAX_TURNS, ServedModel, TurnRegistry
 from dial_client.settings.argument_types import check_seconds
 from dial_client.settings.config_types import ServerSettings
 from dial_client.stores.conversation_store import ConversationStore

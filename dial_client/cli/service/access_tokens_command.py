@@ -14,7 +14,7 @@ from dial_client.cli.service.service_access import PERSONAL_TOKENS
 from dial_client.cli.streams.error_stream import warn
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line
-from dial_client.serve.authentication import ADMIN, SCOPES
+from dial_client.serve.people.authentication import ADMIN, SCOPES
 from dial_client.stores.access_tokens import AccessToken
 from dial_client.stores.sql_store import SQLStore
 

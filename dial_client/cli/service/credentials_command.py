@@ -14,7 +14,7 @@ from dial_client.cli.streams import tty
 from dial_client.cli.streams.error_stream import warn
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line
-from dial_client.serve.stored_credentials import StoredCredentials, open_box
+from dial_client.serve.people.stored_credentials import StoredCredentials, open_box
 from dial_client.stores.owner_credentials import KEY_VARIABLE, SecretBox
 from dial_client.stores.sql_store import SQLStore
 

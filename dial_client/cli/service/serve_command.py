@@ -34,15 +34,15 @@ from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.model import Provider
 from dial_client.serve.application import AppContext
 from dial_client.serve.http_server import HttpServer, Proxies, open_socket, parse_proxy
-from dial_client.serve.human_input import PageUser
 from dial_client.serve.mcp_endpoint import McpOptions
 from dial_client.serve.metrics import ServiceMetrics
 from dial_client.serve.operations import Operations
-from dial_client.serve.owner_limits import OwnerLimiter, read_limits
+from dial_client.serve.people.owner_limits import OwnerLimiter, read_limits
+from dial_client.serve.people.stored_credentials import StoredCredentials, open_box
 from dial_client.serve.request_log import REQUEST_ID
-from dial_client.serve.server_routes import ConfigChanger, ServerChange
-from dial_client.serve.stored_credentials import StoredCredentials, open_box
-from dial_client.serve.turn_registry import ServedModel
+from dial_client.serve.routes.server_routes import ConfigChanger, ServerChange
+from dial_client.serve.turns.human_input import PageUser
+from dial_client.serve.turns.turn_registry import ServedModel
 from dial_client.serve.web_app import create_app
 from dial_client.servers.status import ServerStatus
 from dial_client.settings.config_editor import read_text

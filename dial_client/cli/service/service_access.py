@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from dial_client.cli.options import ServeOptions
 from dial_client.messages.errors import ConfigError
-from dial_client.serve.authentication import (
+from dial_client.serve.people.authentication import (
     MCP,
     SCOPES,
     Authenticator,
@@ -20,9 +20,9 @@ from dial_client.serve.authentication import (
     ProxyUsers,
     TokenAuthenticator,
 )
-from dial_client.serve.identity_provider import IdentityProvider
-from dial_client.serve.oidc_login import OidcLogin
-from dial_client.serve.oidc_tokens import OidcTokens
+from dial_client.serve.people.identity_provider import IdentityProvider
+from dial_client.serve.people.oidc_login import OidcLogin
+from dial_client.serve.people.oidc_tokens import OidcTokens
 from dial_client.serve.security import check_token, is_loopback
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore

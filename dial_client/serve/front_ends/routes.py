@@ -20,16 +20,16 @@ from starlette.routing import Route
 from dial_client.conversations.turn_input import ConversationInput, EditedMessage, Regeneration
 from dial_client.messages.errors import ConversationNotFound
 from dial_client.messages.message import Message, Role
-from dial_client.serve.authentication import AG_UI, AI_SDK, APPROVE
 from dial_client.serve.front_ends.ag_ui_request import parse_run_input
 from dial_client.serve.front_ends.ai_sdk_request import parse_ai_sdk_request
 from dial_client.serve.front_ends.chat_request import ChatRequest
 from dial_client.serve.http_messages import HttpError, build_preflight_response, read_json
-from dial_client.serve.human_input import HumanInputBroker
-from dial_client.serve.remote_turns import RemoteTurns
+from dial_client.serve.people.authentication import AG_UI, AI_SDK, APPROVE
 from dial_client.serve.security import find_person, select_owned
 from dial_client.serve.sse_response import SSEResponse, read_for_front_end
 from dial_client.serve.turn_starter import TurnStarter
+from dial_client.serve.turns.human_input import HumanInputBroker
+from dial_client.serve.turns.remote_turns import RemoteTurns
 from dial_client.sinks import ai_sdk_stream
 from dial_client.sinks.stream_forms import StreamForm
 from dial_client.sinks.turn_frames import parse_request_id

@@ -38,7 +38,7 @@ from dial_client.serve.model_api.answer_request import AnswerRequest, ShownActiv
 from dial_client.serve.model_api.handoffs import HandoffStore
 from dial_client.serve.model_api.task_requests import is_task_request
 from dial_client.serve.sse_response import call_on_disconnect
-from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.serve.turns.turn_registry import TurnRegistry
 from dial_client.stores.shared_values import SharedValues
 from dial_client.turns.context_window import estimate_message_tokens, estimate_tool_tokens
 from dial_client.turns.turn_handle import TurnHandle

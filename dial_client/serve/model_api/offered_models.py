@@ -8,8 +8,8 @@ from dial_client.client.dial_client import DialClient
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.serve.http_messages import HttpError
-from dial_client.serve.owner_limits import check_model, may_use_model
-from dial_client.serve.turn_registry import ServedModel
+from dial_client.serve.people.owner_limits import check_model, may_use_model
+from dial_client.serve.turns.turn_registry import ServedModel
 
 # The end of the name of a model without tools and instructions.
 PLAIN = ":plain"

@@ -26,7 +26,7 @@ from starlette.routing import Route
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.logs import get_logger
 from dial_client.serve.http_messages import HttpError, build_json_response
-from dial_client.serve.identity_provider import (
+from dial_client.serve.people.identity_provider import (
     REQUEST_SECONDS,
     IdentityProvider,
     InvalidToken,

@@ -28,9 +28,9 @@ from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.messages.message import Failure, ToolCallResult, ToolSpec, build_not_run_result
 from dial_client.messages.model import ModelRequest
 from dial_client.runtime.token_bucket import TokenBucket
-from dial_client.serve.authentication import Person
 from dial_client.serve.http_messages import HttpError
-from dial_client.serve.usage_ledger import UsageLedger, get_today
+from dial_client.serve.people.authentication import Person
+from dial_client.serve.people.usage_ledger import UsageLedger, get_today
 from dial_client.settings.policy_config import matches
 from dial_client.stores.owner_usage import UsedAmount
 

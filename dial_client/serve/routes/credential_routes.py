@@ -13,9 +13,9 @@ from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.logs import get_logger
 from dial_client.serve.http_messages import HttpError, build_json_response, read_json, read_string
+from dial_client.serve.people.stored_credentials import StoredCredentials
+from dial_client.serve.routes.server_routes import ServerLogins, begin_login
 from dial_client.serve.security import find_person
-from dial_client.serve.server_routes import ServerLogins, begin_login
-from dial_client.serve.stored_credentials import StoredCredentials
 from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.owner_connection import NeedsCredentials, OwnerConnection
 from dial_client.settings.user_variables import check_value, find_user_variables

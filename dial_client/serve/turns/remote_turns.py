@@ -16,9 +16,9 @@ from weakref import WeakValueDictionary
 import anyio
 
 from dial_client.messages.errors import ConversationNotFound, DialError
-from dial_client.serve.peers import Peers
 from dial_client.serve.sse_response import OPENING_COMMENT, encode_end, read_for_front_end, read_turn
-from dial_client.serve.turn_registry import ServedModel, TurnRegistry
+from dial_client.serve.turns.peers import Peers
+from dial_client.serve.turns.turn_registry import ServedModel, TurnRegistry
 from dial_client.sinks.stream_forms import StreamForm
 from dial_client.turns.turn_handle import TurnHandle
 

@@ -34,11 +34,11 @@ from dial_client.runtime.json_fields import expect_object, expect_text
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize
 from dial_client.schema.argument_check import ArgumentCheck
-from dial_client.serve.authentication import Person
 from dial_client.serve.http_messages import HttpError, build_json_response, read_json
-from dial_client.serve.pending_requests import GrantedTool, PendingRequest, PendingRequests
+from dial_client.serve.people.authentication import Person
 from dial_client.serve.security import find_person
-from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.serve.turns.pending_requests import GrantedTool, PendingRequest, PendingRequests
+from dial_client.serve.turns.turn_registry import TurnRegistry
 from dial_client.servers.server_cache import build_definition, compute_identity
 from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Approver, Decision, deny_unattended

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dial_client.messages.errors import ConfigError
-from dial_client.serve.authentication import GroupScopes, Person, Refusal, ResourceMetadata, list_tokens
-from dial_client.serve.identity_provider import IdentityProvider, InvalidToken
+from dial_client.serve.people.authentication import GroupScopes, Person, Refusal, ResourceMetadata, list_tokens
+from dial_client.serve.people.identity_provider import IdentityProvider, InvalidToken
 from dial_client.stores.conversation_store import MAX_OWNER
 
 

@@ -32,13 +32,13 @@ from dial_client.serve.http_messages import (
     read_string,
 )
 from dial_client.serve.model_api.message_parts import parse_content
-from dial_client.serve.remote_turns import RemoteTurns
+from dial_client.serve.routes.share_routes import LINK, SHARED_MARK
 from dial_client.serve.security import select_owned
-from dial_client.serve.share_routes import LINK, SHARED_MARK
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
 from dial_client.serve.title_writer import TITLE_USAGE
-from dial_client.serve.turn_registry import ServedModel, TurnRegistry
 from dial_client.serve.turn_starter import TurnStarter
+from dial_client.serve.turns.remote_turns import RemoteTurns
+from dial_client.serve.turns.turn_registry import ServedModel, TurnRegistry
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
 
 log = get_logger(__name__)

@@ -16,8 +16,8 @@ from starlette.routing import Route
 from dial_client.client.dial_client import DialClient
 from dial_client.hooks.audit.record_format import list_log_files
 from dial_client.serve.http_messages import HttpError, build_json_response, read_limit
-from dial_client.serve.pending_requests import GrantedTool, PendingRequests
 from dial_client.serve.security import find_person
+from dial_client.serve.turns.pending_requests import GrantedTool, PendingRequests
 from dial_client.tools.grants import GrantStore
 
 MAX_ENTRIES = 200

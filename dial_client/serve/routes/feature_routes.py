@@ -37,11 +37,11 @@ from dial_client.serve.http_messages import (
     read_string,
     to_http_error,
 )
-from dial_client.serve.human_input import HumanInputBroker
-from dial_client.serve.owner_limits import may_use_model
+from dial_client.serve.people.owner_limits import may_use_model
 from dial_client.serve.security import APP_FRAME, find_person
 from dial_client.serve.sse_response import OPENING_COMMENT, SSEResponse, encode_event
-from dial_client.serve.turn_registry import ServedModel
+from dial_client.serve.turns.human_input import HumanInputBroker
+from dial_client.serve.turns.turn_registry import ServedModel
 from dial_client.servers.resources import ResourceContent
 from dial_client.settings.config_types import ModelProfile
 from dial_client.settings.policy_config import matches

@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dial_client.serve.authentication import ADMIN, Refusal, build_refusal
 from dial_client.serve.http_messages import HttpError, build_json_response
-from dial_client.serve.owner_limits import OwnerLimiter
+from dial_client.serve.people.authentication import ADMIN, Refusal, build_refusal
+from dial_client.serve.people.owner_limits import OwnerLimiter
+from dial_client.serve.people.usage_ledger import UsageLedger, amount_to_dict, get_today
 from dial_client.serve.security import find_person
-from dial_client.serve.usage_ledger import UsageLedger, amount_to_dict, get_today
 
 # Days before today that are listed.
 _DAYS = 30

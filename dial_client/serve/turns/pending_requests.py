@@ -21,8 +21,8 @@ import anyio
 from dial_client.messages.errors import DialError
 from dial_client.runtime.json_fields import expect_object, expect_text
 from dial_client.runtime.logs import get_logger
-from dial_client.serve.peers import Peers
-from dial_client.serve.turn_registry import WakeSignal
+from dial_client.serve.turns.peers import Peers
+from dial_client.serve.turns.turn_registry import WakeSignal
 from dial_client.sinks.sse_encoder import to_json
 from dial_client.stores.shared_values import SharedValues
 
