@@ -72,6 +72,7 @@ from dial_client.cli.doctor.subject import ServerOutcome as ServerOutcome
 from dial_client.cli.doctor.subject import Subject as Subject
 from dial_client.cli.doctor.subject import run_servers as run_servers
 from dial_client.cli.doctor.tool_checks import format_size_lines as format_size_lines
+from dial_client.cli.gateway_command import read_listing as read_listing
 from dial_client.cli.init_questions import choose_servers as choose_servers
 from dial_client.cli.input import file_completion as file_completion
 from dial_client.cli.input import file_mentions as file_mentions

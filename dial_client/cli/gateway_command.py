@@ -18,6 +18,7 @@ from dial_client.cli.streams.error_stream import print_notes, warn_once
 from dial_client.cli.trust.configuration_files import PROFILE_VARIABLE, ask_for_files, find_profile_name
 from dial_client.client import client_setup
 from dial_client.gateway.early_answers import EarlyAnswers, FirstAnswers
+from dial_client.gateway.tool_listing import ToolListing, parse_tool_listing
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.settings import gateway_entry
 from dial_client.settings.config_locations import FILE_NAME, build_user_config_path
@@ -26,6 +27,7 @@ from dial_client.settings.config_types import Settings
 from dial_client.settings.config_values import find_references
 from dial_client.settings.mcp_hosts import HOSTS
 from dial_client.tools.argument_paths import find_current_folder
+from dial_client.tools.snippets.sandbox import MISSING, is_installed
 
 
 async def serve_gateway(options: Options, listing: ListingOptions, early: EarlyAnswers) -> int:
@@ -44,9 +46,8 @@ async def serve_gateway(options: Options, listing: ListingOptions, early: EarlyA
     from dial_client.gateway.denials import Denials
     from dial_client.gateway.gateway import Gateway, GatewayOptions
     from dial_client.gateway.questions import Questions
-    from dial_client.gateway.tool_listing import parse_tool_listing
 
-    which = parse_tool_listing(listing.tools, "--tools")
+    which = read_listing(listing.tools, "--tools")
     settings = _without_gateways(await read_settings(options, may_ask=False))
     denials = Denials(build_grants_command(options), find_current_folder())
     questions = Questions(denials.deny, is_single=True)
@@ -64,6 +65,18 @@ async def serve_gateway(options: Options, listing: ListingOptions, early: EarlyA
         first = FirstAnswers(early, *_list_dependencies(options, settings))
         await Gateway(dial, options=gateway_options, questions=questions).serve_stdio(early.files, first)
     return ExitCode.ANSWERED
+
+
+def read_listing(text: str, option: str) -> ToolListing:
+    """Return which tools clients see, after a word on standard error if programs cannot run here.
+
+    Raises:
+        ConfigError: There is no such listing.
+    """
+    listing = parse_tool_listing(text, option)
+    if listing is ToolListing.CODE and not is_installed():
+        warn_once(f"{option} {listing}: run_code is not offered to clients: {MISSING}")
+    return listing
 
 
 def _list_dependencies(options: Options, settings: Settings) -> tuple[list[Path], list[str]]:

@@ -246,8 +246,9 @@ class ListingOptions:
         str,
         Option(
             metavar="WHICH",
-            help="Which tools clients see: all; search, three tools that find, describe and call the others; or auto, "
-            "which is search if the definitions are larger than maxToolBytes. Pinned servers are always listed.",
+            help="Which tools clients see: all; search, three tools that find, describe and call the others; auto, "
+            "which is search if the definitions are larger than maxToolBytes; or code, which is search, and run_code "
+            "for programs that call tools. Pinned servers are always listed.",
         ),
     ] = "all"
     max_result_chars: Annotated[
@@ -371,7 +372,8 @@ class ServeOptions:
         ),
     ] = ()
     mcp_tools: Annotated[
-        str, Option(metavar="WHICH", help="Which tools clients of /mcp see: all, search or auto, as for the gateway.")
+        str,
+        Option(metavar="WHICH", help="Which tools clients of /mcp see: all, search, code or auto, as for the gateway."),
     ] = "all"
     mcp_max_result_chars: Annotated[
         int | None,

@@ -1056,7 +1056,7 @@ class DialClient:
         Raises:
             RuntimeError: The client is not open.
         """
-        return ClientParts(self._servers, self._executor, self._require_open)
+        return ClientParts(self._servers, self._executor, self._code.open, self._require_open)
 
     @property
     def apps(self) -> Apps:

@@ -101,6 +101,8 @@ class ClientRequest:
         """True while a request of the client waits for the result."""
         self.given: InputRound | None = None
         """What the client has brought with it for the server that has asked before; None for nothing."""
+        self.runs_program = False
+        """True while a program makes calls for the request."""
         self._progress = 0.0
         # The ids of URL elicitations as the client knows them, by the server and the id that the server has given.
         self._elicitation_ids: dict[tuple[str, str], str] = {}
@@ -109,6 +111,15 @@ class ClientRequest:
     def is_resumable(self) -> bool:
         """True if the client repeats a request that was answered with a question, and then has the answer with it."""
         return False
+
+    @property
+    def defers_approvals(self) -> bool:
+        """True if an approval may be the answer to the request, which the client then repeats."""
+        return self.is_resumable
+
+    def run_program(self) -> None:
+        """Learn that a program makes the calls of this request. What the client has brought is for none of them."""
+        self.runs_program, self.given = True, None
 
     @property
     def features(self) -> frozenset[str]:

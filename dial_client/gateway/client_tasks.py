@@ -72,7 +72,12 @@ class TaskCall(SuspendableRequest[ResultT]):
     @property
     def is_resumable(self) -> bool:
         """True while the client waits for its request; the answers to a task come by ``tasks/update``."""
-        return self.is_attached
+        return self.is_attached and not self.runs_program
+
+    @property
+    def defers_approvals(self) -> bool:
+        """As `is_resumable`: a program may have become a task before it has a question."""
+        return self.is_resumable
 
     async def report(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client about the progress, or keep what the server says for the next poll."""

@@ -142,10 +142,12 @@ class ToolDefinitions:
         for their start bounds the wait.
         """
         await self._servers.prepare_owner()
+        function = name.replace("-", "_")  # a program calls the tool by a name of Python
         starting = [
             connection
             for connection in self._servers.values()
-            if is_unknown(connection) and name.startswith(clean_name(f"{connection.name}__")[:_UNCUT])
+            if is_unknown(connection)
+            and function.startswith(clean_name(f"{connection.name}__")[:_UNCUT].replace("-", "_"))
         ]
         if starting:
             await self._servers.announcements.wait_until(

@@ -39,6 +39,7 @@ from dial_client.client.dial_client import DialClient
 from dial_client.gateway.client_logs import ClientLogs
 from dial_client.gateway.client_session import CALLS_PER_MINUTE, ClientSession, ClientSessions
 from dial_client.gateway.client_tasks import TASK_SECONDS, ClientTasks
+from dial_client.gateway.code_calls import CodeCalls
 from dial_client.gateway.definitions import Definitions, ToolDefinitions, is_unknown
 from dial_client.gateway.denials import Denials
 from dial_client.gateway.early_answers import FirstAnswers
@@ -46,7 +47,7 @@ from dial_client.gateway.handlers import GatewayPart, Handler
 from dial_client.gateway.list_changes import ListChanges
 from dial_client.gateway.login_tool import LoginTool
 from dial_client.gateway.long_results import LongResults
-from dial_client.gateway.meta_tools import INSTRUCTIONS, MetaTools
+from dial_client.gateway.meta_tools import MetaTools
 from dial_client.gateway.questions import Questions, build_boundary
 from dial_client.gateway.resource_subscriptions import ResourceSubscriptions
 from dial_client.gateway.server_lists import ServerLists
@@ -66,6 +67,7 @@ from dial_client.servers.restart_policy import is_modern
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.status import SKILLS
 from dial_client.servers.tasks import EXTENSION as TASKS
+from dial_client.tools.snippets.sandbox import is_installed
 
 # The requests that list what all servers have.
 LISTS = frozenset(("tools/list", "resources/list", "resources/templates/list", "prompts/list"))
@@ -202,7 +204,9 @@ class Gateway:
             *(parts, self.definitions, self.sessions, self.questions, self.options.denials, logins, long_results)
         )
         listing, max_bytes = self.options.listing, dial.limits.max_tool_bytes
-        self.meta_tools = MetaTools(self.tools, self.definitions, parts.servers, listing, max_bytes)
+        has_code = listing is ToolListing.CODE and is_installed()
+        code = CodeCalls(parts.open_sandbox, self.definitions, self.tools) if has_code else None
+        self.meta_tools = MetaTools(self.tools, self.definitions, parts.servers, listing, max_bytes, code)
         self._first_list = FirstList()
         self.lists = ServerLists(parts.servers)
         self.list_changes = ListChanges(
@@ -256,8 +260,7 @@ class Gateway:
         return self.meta_tools.select(definitions.tools, definitions)
 
     def _build_instructions(self) -> str | None:
-        texts = [self.options.instructions, INSTRUCTIONS if self.options.listing is ToolListing.SEARCH else None]
-        return "\n\n".join(filter(None, texts)) or None
+        return "\n\n".join(filter(None, (self.options.instructions, self.meta_tools.instructions))) or None
 
     def _find_input_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the schema of a tool as clients know it, by which the headers of a call are checked (2026-07-28)."""

@@ -22,6 +22,7 @@ from mcp_types import (
     ToolAnnotations,
 )
 
+from dial_client.gateway.code_calls import CODE_TOOL, CodeCalls
 from dial_client.gateway.definitions import Definitions, ListedTool, ToolDefinitions
 from dial_client.gateway.handlers import Handlers
 from dial_client.gateway.tool_calls import ToolCalls
@@ -33,11 +34,17 @@ from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.schema.tool_arguments import parse_arguments
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.status import ServerState
+from dial_client.tools.catalog import RUN_CODE
 from dial_client.tools.search_index import SearchIndex
+from dial_client.tools.snippets.tool_stubs import MAX_DESCRIPTION
 
 SEARCH_TOOLS, DESCRIBE_TOOL, CALL_TOOL = "search_tools", "describe_tool", "call_tool"
-INSTRUCTIONS = (
+_INSTRUCTIONS = (
     f"Most tools are not listed: {SEARCH_TOOLS} finds them, {DESCRIBE_TOOL} has their schemas, {CALL_TOOL} calls them."
+)
+_CODE_INSTRUCTIONS = (
+    f"Most tools are not listed: {SEARCH_TOOLS} finds them, {DESCRIBE_TOOL} declares them as functions, {RUN_CODE} "
+    f"runs a Python program that calls these, {CALL_TOOL} calls one."
 )
 # How many tools a search finds, unless the caller says it, and at most.
 FOUND_AT_ONCE = 5
@@ -91,6 +98,7 @@ class MetaTools:
         servers: The servers, some of which may be starting.
         listing: Which tools clients see; not `ToolListing.ALL`.
         max_bytes: The size of all definitions above which `ToolListing.AUTO` is a search.
+        code: Runs programs, with `ToolListing.CODE`; None if clients have no ``run_code``.
     """
 
     def __init__(
@@ -100,11 +108,20 @@ class MetaTools:
         servers: ServerManager,
         listing: ToolListing,
         max_bytes: int,
+        code: CodeCalls | None = None,
     ) -> None:
         self._calls, self._definitions, self._servers = calls, definitions, servers
-        self._listing, self._max_bytes = listing, max_bytes
+        self._listing, self._max_bytes, self._code = listing, max_bytes, code
         self._snapshot: _Snapshot | None = None
-        self._checks = {tool.name: ArgumentCheck(tool.input_schema) for tool in self._list_own_tools()}
+        own = (self._build_search_tool(), _DESCRIBE, _CALL)
+        self._checks = {tool.name: ArgumentCheck(tool.input_schema) for tool in own}
+
+    @property
+    def instructions(self) -> str | None:
+        """What the model is told at the start; None if it may see all tools."""
+        if self._code is not None:
+            return _CODE_INSTRUCTIONS
+        return _INSTRUCTIONS if self._listing in (ToolListing.SEARCH, ToolListing.CODE) else None
 
     def list_handlers(self) -> Handlers:
         """Return the handlers by their methods."""
@@ -136,7 +153,7 @@ class MetaTools:
     def _is_searched(self, definitions: Definitions) -> bool:
         if self._listing is ToolListing.AUTO:
             return self._find_snapshot(definitions).size > self._max_bytes
-        return self._listing is ToolListing.SEARCH
+        return True
 
     def find_input_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the input schema of a tool as its clients know it; None if there is no such tool."""
@@ -144,7 +161,8 @@ class MetaTools:
         return self._definitions.find_input_schema(name) if own is None else own.input_schema
 
     def _list_own_tools(self) -> list[Tool]:
-        return [self._build_search_tool(), _DESCRIBE, _CALL]
+        code = [] if self._code is None else [CODE_TOOL]
+        return [self._build_search_tool(), _DESCRIBE, _CALL, *code]
 
     def _build_search_tool(self) -> Tool:
         names = sorted(name for name, server in self._servers.items() if server.state is not ServerState.DISABLED)
@@ -172,6 +190,8 @@ class MetaTools:
             MCPError: There is no such tool, or the server answered with an error.
         """
         check = self._checks.get(params.name)
+        if self._code is not None and params.name == RUN_CODE:
+            return await self._code.call_tool(context, params)
         if check is None:
             return await self._calls.call_tool(context, params)
         arguments = _read_arguments(params)
@@ -180,6 +200,8 @@ class MetaTools:
         if params.name == SEARCH_TOOLS:
             return _say(self._search(arguments.get("query", ""), arguments.get("server", ""), arguments.get("limit")))
         if params.name == DESCRIBE_TOOL:
+            for name in arguments["names"]:
+                await self._definitions.wait_for(name)
             return self._describe(arguments["names"])
         if (name := arguments["name"]) not in self._definitions.current.listed:
             await self._definitions.wait_for(name)
@@ -209,10 +231,29 @@ class MetaTools:
 
     def _describe(self, names: Sequence[str]) -> CallToolResult:
         tools = {tool.name: tool for tool in self._definitions.review_withheld().tools}
-        texts = [_to_text(tools[name]) if name in tools else self._describe_unknown(name) for name in names]
+        declared = self._declare(names)
+        texts = [
+            declared.get(name) or (_to_text(tools[name]) if name in tools else self._describe_unknown(name))
+            for name in names
+        ]
         return CallToolResult(
             content=[TextContent(text=text) for text in texts], is_error=all(name not in tools for name in names)
         )
+
+    def _declare(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Return tools as functions that programs call; no others than those which programs can call."""
+        if self._code is None:
+            return {}
+        current = self._definitions.current
+        specs = [spec for spec in self._find_snapshot(current).specs if spec.name in names]
+        declared = self._code.declare([spec for spec in specs if spec.name not in current.withheld])
+        return {
+            spec.name: f"{declared[spec.name]}\n\n{sanitize(spec.description[:MAX_DEFINITION])}".rstrip()
+            if len(spec.description) > MAX_DESCRIPTION
+            else declared[spec.name]
+            for spec in specs
+            if spec.name in declared
+        }
 
     def _describe_unknown(self, name: str) -> str:
         nearest = find_nearest_by_words(name, self._definitions.current.listed)
@@ -231,6 +272,7 @@ class _Snapshot:
                 name=tool.name,
                 description=tool.description or "",
                 input_schema=tool.input_schema,
+                output_schema=tool.output_schema,
                 server=definitions.listed[tool.name].connection.name,
                 tool=definitions.listed[tool.name].tool.name,
                 title=tool.title,

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import json
 import secrets
+import zlib
+from base64 import b64decode, b64encode
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -67,6 +69,8 @@ _APPROVAL, _DIGEST = "approval", "digest"
 # The members of a state of a call for which a server requires answers: the server, its own state, the answers that it
 # gets from this program, and the id of this state, if the call was approved.
 _SERVER, _STATE, _ANSWERS, _ID = "server", "state", "answers", "id"
+# The member of a state that has the question about a call of a program, with the program; it has an id, too.
+_PROGRAM = "program"
 
 ResultT = TypeVar("ResultT")
 
@@ -79,6 +83,8 @@ class GivenApproval:
     digest: str
     approval: Approval | None
     """None if the client has brought no answer."""
+    asked: PendingApproval | None = None
+    """The question about a call of a program, with the program; None for any other call."""
 
     def build_waiting(self, call: ToolCallRequest) -> WaitingCalls:
         """Return the call as one that waited for approval, for the executor, which decides whether the answer fits."""
@@ -188,7 +194,7 @@ class Questions:
             return await self._otherwise(call, spec, context)
         if ELICITATION not in request.features:
             return await self._deny(call, spec, context)
-        if request.is_resumable and context.approval_id:
+        if request.defers_approvals and context.approval_id:
             return Approval(Decision.DEFER)
         id_, server, why, change = context.approval_id, context.server, context.why_asked, context.change
         pending = PendingApproval(id_, call, server, spec.tool, why, change)
@@ -216,8 +222,11 @@ class Questions:
 
     def build_result(self, pending: PendingApproval) -> InputRequiredResult:
         """Return the question about a call that waits for approval, for a client that repeats its request."""
-        state = json.dumps({_APPROVAL: pending.id, _DIGEST: pending.digest})
-        return InputRequiredResult(input_requests={_APPROVAL: self._build_request(pending)}, request_state=state)
+        state = {_APPROVAL: pending.id, _DIGEST: pending.digest}
+        if pending.snippet is not None:
+            state |= {_PROGRAM: _pack(pending), _ID: secrets.token_hex(16)}
+        requests: Any = {_APPROVAL: self._build_request(pending)}
+        return InputRequiredResult(input_requests=requests, request_state=json.dumps(state))
 
     # --- requests of clients ----------------------------------------------------------------------
 
@@ -287,6 +296,13 @@ class Questions:
         if _SERVER in state:
             # The call was approved, and its server has asked something: one repetition goes on with that approval.
             return GivenApproval(id_, digest, Approval(Decision.ONCE)) if self._use(str(state.get(_ID))) else None
+        if _PROGRAM in state:
+            # Begun anew, the program would make its calls twice; so would one that goes on twice.
+            if not self._use(str(state.get(_ID))):
+                raise MCPError(INVALID_PARAMS, "requestState: the program has gone on from there already")
+            asked = _unpack(state[_PROGRAM])
+            answer = (params.input_responses or {}).get(_APPROVAL)
+            return GivenApproval(id_, digest, None if answer is None else read_approval(answer, asked), asked)
         if id_ in self._used:
             return None
         answer = (params.input_responses or {}).get(_APPROVAL)
@@ -342,6 +358,15 @@ def _build_round(required: InputRequired, given: GivenApproval | None) -> InputR
     return InputRequiredResult(
         input_requests=dict(required.questions), request_state=json.dumps(state) if state else None
     )
+
+
+def _pack(pending: PendingApproval) -> str:
+    """Return a program that waits, for the state that the client keeps: a third of its size, with a seal around it."""
+    return b64encode(zlib.compress(json.dumps(pending.to_dict()).encode())).decode()
+
+
+def _unpack(text: str) -> PendingApproval:
+    return PendingApproval.from_dict(json.loads(zlib.decompress(b64decode(text))))
 
 
 def _read_input(state: Mapping[str, Any], params: InputResponseRequestParams) -> InputRound | None:

@@ -104,7 +104,12 @@ class SuspendableRequest(ClientRequest, Generic[ResultT]):
 
     @property
     def is_resumable(self) -> bool:
-        """True: the answers come with the repeated request."""
+        """True: the answers come with the repeated request. A server's question to a program is asked in its call."""
+        return not self.runs_program
+
+    @property
+    def defers_approvals(self) -> bool:
+        """True: a call, and a program with all that it has done, are decided when the request is repeated."""
         return True
 
     @property

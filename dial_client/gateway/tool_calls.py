@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -57,11 +57,13 @@ from dial_client.messages.message import (
     ToolCallResult,
 )
 from dial_client.runtime.deadline import NoDeadline
-from dial_client.tools.executor import CallScope, ToolExecutor
+from dial_client.tools.executor import CallScope, ReceiveToolResult, ToolExecutor
 from dial_client.tools.result_content import READ_RESULT, to_content
 
 # The most calls of one client that run at the same time: each holds a task, and a call of a server.
 MAX_CALLS = 1_000
+# Makes the call of a request; gets what it needs to ask the client, and the approval that was asked for before.
+MakeCall = Callable[[ClientRequest, GivenApproval | None], Awaitable[CallToolResult | InputRequiredResult]]
 
 
 @dataclass(eq=False, slots=True)
@@ -118,9 +120,14 @@ class ToolCalls:
         return ListToolsResult(tools=list(tools) if self._long is None else self._long.list_tools(tools))
 
     async def call_tool(
-        self, context: ServerRequestContext[Any, Any], params: CallToolRequestParams
+        self, context: ServerRequestContext[Any, Any], params: CallToolRequestParams, make: MakeCall | None = None
     ) -> CallToolResult | InputRequiredResult | dict[str, Any]:
         """Call a tool, and return the server's result, what the client has to answer first, or a task.
+
+        Args:
+            context: The SDK's context of the request.
+            params: The parameters of the request.
+            make: Makes the call; None to call the tool of a server.
 
         Raises:
             MCPError: There is no such tool, or the server answered with an error.
@@ -128,7 +135,7 @@ class ToolCalls:
         session = self._sessions.find(context)
         if problem := self._find_excess(session, params):
             return CallToolResult(content=[TextContent(text=problem)], is_error=True)
-        make = partial(self.call, name=params.name, arguments=params.arguments or {})
+        make = make or partial(self.call, name=params.name, arguments=params.arguments or {})
         session.calls += 1
         try:
             if self._long is not None and params.name == READ_RESULT:
@@ -169,14 +176,7 @@ class ToolCalls:
         if name == LOG_IN:
             return await self._logins.log_in(request, arguments)
         received = _Received()
-        scope = CallScope(
-            taint=request.session.taint,
-            receive=received.receive,
-            explain_denial=explain_denial,
-            meta=select_meta(request.session, request.context.meta),
-            caller=request,
-        )
-        executor = self._executor.derive(self._definitions.get_catalog, scope, request.origin)
+        executor = self.derive(request, received.receive)
 
         async def emit(event: Event) -> None:
             if isinstance(event, ToolCallProgress):
@@ -199,6 +199,29 @@ class ToolCalls:
         answer = self._build_result(result, received.result, executor)
         if listed is not None:
             answer = rewrite_result(listed.connection.name, answer)
+        return answer if self._long is None else self._long.shorten(answer, request.session)
+
+    def derive(self, request: ClientRequest, receive: ReceiveToolResult | None = None) -> ToolExecutor:
+        """Return an executor for the calls of a request.
+
+        Args:
+            request: The request.
+            receive: Receives results as the servers sent them; None for results that are for a program.
+        """
+        scope = CallScope(
+            taint=request.session.taint,
+            receive=receive,
+            explain_denial=explain_denial,
+            meta=select_meta(request.session, request.context.meta),
+            caller=request,
+        )
+        return self._executor.derive(self._definitions.get_catalog, scope, request.origin)
+
+    def build_answer(self, request: ClientRequest, result: ToolCallResult) -> CallToolResult | InputRequiredResult:
+        """Return the result of a program for its client, or what the client has to answer first."""
+        if result.pending is not None:
+            return self._questions.build_result(result.pending)
+        answer = CallToolResult(content=_to_blocks(result.content), is_error=not result.success)
         return answer if self._long is None else self._long.shorten(answer, request.session)
 
     def _review(self, name: str, result: ToolCallResult) -> ToolCallResult:

@@ -13,6 +13,8 @@ class ToolListing(StrEnum):
     ALL = "all"
     SEARCH = "search"
     """Three tools that find, describe and call the others, and the tools of pinned servers."""
+    CODE = "code"
+    """As `SEARCH`, and a tool that runs a program which calls tools."""
     AUTO = "auto"
     """All tools as long as their definitions are not larger than `Limits.max_tool_bytes`."""
 

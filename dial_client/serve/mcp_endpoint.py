@@ -50,7 +50,8 @@ class McpOptions:
     """Decides who sends a request; None for the token of the service."""
     tools: str = "all"
     """Which tools clients see: all; with ``search`` three tools that find, describe and call the others; ``auto`` is
-    ``search`` if the definitions are larger than `Limits.max_tool_bytes`."""
+    ``search`` if the definitions are larger than `Limits.max_tool_bytes`; ``code`` is ``search``, and ``run_code`` if
+    the extra ``code`` is installed."""
     max_result_chars: int | None = None
     """Maximum characters of the texts of a result; the tool ``read_result`` reads on. None to hand results on whole."""
     calls_per_minute: int = 6_000

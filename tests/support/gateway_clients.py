@@ -27,7 +27,7 @@ from mcp_types import (
 from pydantic import FileUrl
 
 from dial_client import ApprovalPolicy, Callbacks, DialClient
-from tests.inner import Denials, Gateway, GatewayOptions, Questions
+from tests.inner import Denials, Gateway, GatewayOptions, Questions, ToolListing
 
 Answer = ElicitResult | ErrorData | Callable[[Any], ElicitResult | ErrorData]
 
@@ -102,6 +102,7 @@ async def asking(
     model: Any = None,
     logins: Any = False,
     task_seconds: float = 5.0,
+    listing: ToolListing = ToolListing.ALL,
     **options: Any,
 ) -> AsyncGenerator[Gateway]:
     """Run a gateway that asks its clients; its key is in `folder`."""
@@ -117,8 +118,10 @@ async def asking(
         **options,
     )
     async with dial, anyio.create_task_group() as group:
-        limits = GatewayOptions(state_folder=folder, denials=denials, logins=logins, task_seconds=task_seconds)
-        gateway = Gateway(dial, options=limits, questions=questions)
+        gateway_options = GatewayOptions(
+            state_folder=folder, denials=denials, logins=logins, task_seconds=task_seconds, listing=listing
+        )
+        gateway = Gateway(dial, options=gateway_options, questions=questions)
         group.start_soon(gateway.run)
         yield gateway
         group.cancel_scope.cancel()

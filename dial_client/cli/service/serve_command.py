@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from dial_client.cli.audit_report import find_audit_folder
 from dial_client.cli.default_model import read_with_model
-from dial_client.cli.gateway_command import build_grants_command
+from dial_client.cli.gateway_command import build_grants_command, read_listing
 from dial_client.cli.load_settings import find_model_name, read_settings
 from dial_client.cli.open_client import apply_configuration, open_client, use_agents, use_skills
 from dial_client.cli.option_checks import parse_lifetime
@@ -27,7 +27,6 @@ from dial_client.cli.trust.changed_config import change_config, find_file, find_
 from dial_client.cli.trust.folder_texts import read_agents, read_skills
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_settings import KEYS
-from dial_client.gateway.tool_listing import parse_tool_listing
 from dial_client.hooks.call_context import LaterCallers
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.messages.errors import ConfigError, DialError
@@ -165,7 +164,7 @@ def _choose_mcp_options(options: Options, serve_options: ServeOptions) -> McpOpt
         if serve_options.allow_origin:
             raise ConfigError("--allow-origin is for /mcp, and cannot be combined with --no-mcp")
         return None
-    tools = parse_tool_listing(serve_options.mcp_tools, "--mcp-tools").value
+    tools = read_listing(serve_options.mcp_tools, "--mcp-tools").value
     return McpOptions(
         origins=serve_options.allow_origin,
         tools=tools,

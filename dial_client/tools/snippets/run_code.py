@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from dial_client.hooks import call_context
@@ -18,7 +19,7 @@ from dial_client.tools.executor import ToolExecutor, WaitingCalls
 from dial_client.tools.snippets import call_values
 from dial_client.tools.snippets.paused_snippet import NotRestored, restore
 from dial_client.tools.snippets.sandbox import MAX_SOURCE, Sandbox
-from dial_client.tools.snippets.snippet_run import SnippetRun, SnippetTools
+from dial_client.tools.snippets.snippet_run import ChangeArguments, SnippetRun, SnippetTools
 from dial_client.tools.snippets.tool_stubs import HEAD, to_function_names, write_stub
 
 _GUIDE = """\
@@ -48,17 +49,34 @@ _CODE = {
 _SETTINGS = ServerSettings("", Transport.STDIO, tool_timeout=math.inf)
 
 
-def build_code_executor(sandbox: Sandbox, executor: ToolExecutor, catalog: Callable[[], Catalog]) -> ToolExecutor:
+def build_code_spec(more: str = "") -> ToolSpec:
+    """Return the tool for the model; its description ends with more text."""
+    return build_host_tool(RUN_CODE, f"{_GUIDE}\n{more}".rstrip(), _CODE)
+
+
+def build_code_executor(
+    sandbox: Sandbox,
+    executor: ToolExecutor,
+    catalog: Callable[[], Catalog],
+    *,
+    hidden: Collection[str] = (),
+    restore: ChangeArguments | None = None,
+    waiting: WaitingCalls = MappingProxyType({}),
+) -> ToolExecutor:
     """Return an executor of ``run_code`` alone, outside of a turn.
 
     Args:
         sandbox: The sandbox of the client.
         executor: Makes the calls of snippets, with its scope.
         catalog: Returns the tools that snippets can call.
+        hidden: The offered names of tools of the catalog that they cannot call.
+        restore: Changes the arguments of each call before the call is judged; None for none.
+        waiting: The snippet that waits for the answer about one of its calls.
     """
-    code = CodeTool(sandbox, catalog)
+    code = CodeTool(sandbox, catalog, frozenset(hidden), restore)
     code.use_executor(executor)
-    own = Catalog(routes={RUN_CODE: Route(code, build_host_tool(RUN_CODE, _GUIDE, _CODE))})
+    code.set_paused(waiting)
+    own = Catalog(routes={RUN_CODE: Route(code, build_code_spec())})
     return replace(executor, catalog=lambda: own)
 
 
@@ -81,6 +99,7 @@ class CodeTool:
         sandbox: The sandbox of the client.
         catalog: Returns the tools that snippets can call; ``run_code`` is none of them.
         hidden: The offered names of tools of the catalog that they cannot call.
+        restore: Changes the arguments of each call before the call is judged; None for none.
     """
 
     name = ""
@@ -88,6 +107,7 @@ class CodeTool:
     _sandbox: Sandbox
     _catalog: Callable[[], Catalog]
     _hidden: frozenset[str] = frozenset()
+    _restore: ChangeArguments | None = None
 
     def __post_init__(self) -> None:
         # The last catalog, with the names of its functions.
@@ -124,9 +144,9 @@ class CodeTool:
             tools: The tools to declare.
             is_searched: Whether there are more, which the model searches for.
         """
-        searched = f"\n{_SEARCHED}" if is_searched else ""
+        searched = f"{_SEARCHED}\n" if is_searched else ""
         functions = describe_functions(tools, self.get_names())
-        return build_host_tool(RUN_CODE, f"{_GUIDE}{searched}\n\n{functions}".rstrip(), _CODE)
+        return build_code_spec(f"{searched}\n{functions}")
 
     def describe_found(self, tools: Sequence[ToolSpec]) -> str:
         """Return what the model reads about tools that it has found: their declarations."""
@@ -141,7 +161,7 @@ class CodeTool:
         context = call_context.find_current()
         assert context is not None and context.emit is not None and self._executor is not None
         names, source = self.get_names(), arguments["code"]
-        tools = SnippetTools(names, self._find_tool)
+        tools = SnippetTools(names, self._find_tool, self._restore)
         session = await self._sandbox.open_session(self._write_stubs(source, names), names.__contains__)
         try:
             run = SnippetRun(context.call_id, session, tools, self._executor, context.emit, context.turn)

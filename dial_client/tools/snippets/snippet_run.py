@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import anyio
 
@@ -39,6 +40,9 @@ MAX_SHOWN = 2_000
 # Characters of an error, and calls that the model is told of after it.
 _MAX_ERROR, _MAX_LISTED = 6_000, 40
 
+# Gets the offered name of a tool and the arguments of a call, and returns the arguments with which it is made.
+ChangeArguments = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
+
 
 @dataclass(frozen=True, slots=True)
 class SnippetTools:
@@ -48,6 +52,8 @@ class SnippetTools:
     """The offered name of each tool, by the name of its function."""
     find: Callable[[str], ToolSpec | None] = lambda _: None
     """Returns the tool of an offered name; None if it has gone."""
+    restore: ChangeArguments | None = None
+    """Changes the arguments of each call before the call is judged; None for none."""
 
 
 @dataclass(eq=False)
@@ -174,7 +180,9 @@ class SnippetRun:
         problem = "the arguments of a tool are given by name" if call.positional else ""
         problem = f"a snippet may make {MAX_CALLS} calls" if number > MAX_CALLS else problem
         try:
-            request = replace(request, arguments=to_arguments(call.keywords))
+            arguments: Mapping[str, Any] = to_arguments(call.keywords)
+            restore = self._tools.restore
+            request = replace(request, arguments=restore(request.name, arguments) if restore else arguments)
         except ValueError as error:
             problem = problem or str(error)
         if problem:
