@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from secrets import token_hex
 from typing import Any
 
@@ -18,9 +17,18 @@ from dial_client.hooks.audit.entries import Origin
 from dial_client.hooks.call_context import CallContext, TurnScope
 from dial_client.messages.citations import Citation
 from dial_client.messages.errors import ConfigError, LimitReached
-from dial_client.messages.events import AgentEvent, ToolCallFinished, ToolCallProgress, ToolCallStarted
+from dial_client.messages.events import AgentEvent, Event, ToolCallFinished, ToolCallProgress, ToolCallStarted
 from dial_client.messages.limits import StopReason, narrow_limits
-from dial_client.messages.message import MAIN, NO_OUTPUT, Failure, Message, Role, ToolCallRequest, ToolCallResult
+from dial_client.messages.message import (
+    MAIN,
+    NO_OUTPUT,
+    PATH_SEPARATOR,
+    Failure,
+    Message,
+    Role,
+    ToolCallRequest,
+    ToolCallResult,
+)
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import to_one_line
@@ -42,7 +50,6 @@ log = get_logger(__name__)
 
 # The most agents above each other, so that agents that may call each other end.
 MAX_LEVELS = 3
-_SEPARATOR = " > "
 _ABOUT_HANDOFF = "It is an agent, which takes the conversation over: it answers the user from here on."
 _ABOUT = "It is an agent, which works on a task of its own and answers with the result."
 # What an agent may do is decided call by call, so that the call of the agent itself needs no approval unless a rule
@@ -111,7 +118,7 @@ class AgentTools:
             return ToolCallResult("", success=True, content=text, handoff=agent.name)
         origin = context.origin if context is not None else Origin()
         scope = context.scope if context is not None else TurnScope()
-        path = f"{origin.agent or MAIN}{_SEPARATOR}{agent.name}"
+        path = f"{origin.agent or MAIN}{PATH_SEPARATOR}{agent.name}"
         progress, state = AgentProgress(), None
         if context is not None and context.agents is not None:
             progress, state = context.agents.begin(context.call_id)
@@ -125,17 +132,24 @@ class AgentTools:
         turn = self._start(
             messages,
             stream=False,
+            stream_events=False,
             agents=progress,
             observers=(_ProgressObserver(progress),),
             # What an earlier process has done is not done again: a resumed turn goes on in the agent.
             decisions=None if state is None else {},
             # The ids of the turn that calls: questions to the user belong to the turn that the user sees.
-            origin=replace(origin, turn=origin.turn or token_hex(16), agent=path),
+            origin=replace(
+                origin,
+                turn=origin.turn or token_hex(16),
+                agent=path,
+                agent_calls=origin.agent_calls if context is None else (*origin.agent_calls, context.call_id),
+            ),
             hidden_tools=scope.hidden_tools,
             **self._build_keywords(agent, path, scope),
         )
+        # A question about a call of the agent so comes after the call, wherever it is shown.
+        turn.on_event = _AgentReport(path, on_progress, context, progress).receive
         try:
-            await _report(turn, path, on_progress, context, progress)
             return self._build_result(agent, await turn.result())
         except LimitReached as limit:
             return self._build_result(agent, limit.turn)
@@ -158,7 +172,7 @@ class AgentTools:
         agent = self._agents.get(name)
         if agent is None or not agent.handoff:
             return None
-        outer, path = services.scope.keywords, f"{MAIN}{_SEPARATOR}{name}"
+        outer, path = services.scope.keywords, f"{MAIN}{PATH_SEPARATOR}{name}"
         patterns = (
             *(f"!{AGENTS}/{called}" for called in self._agents if not self._may_follow(agent, path, called)),
             *("*" if agent.tools is None else agent.tools),
@@ -226,7 +240,7 @@ class AgentTools:
 
     def _may_call(self, agent: Agent, path: str, name: str) -> bool:
         """Return whether an agent may call another one: it names that one, which is not above it, nor too far below."""
-        names = path.split(_SEPARATOR)
+        names = path.split(PATH_SEPARATOR)
         allowed = (pattern for pattern in agent.tools or () if pattern.startswith(f"{AGENTS}/"))
         is_allowed = any(matches(pattern, AGENTS, name) for pattern in allowed)
         return is_allowed and name not in names and len(names) <= MAX_LEVELS and not self._agents[name].handoff
@@ -298,26 +312,35 @@ def _build_task(task: str, context: CallContext | None) -> Message:
     return Message(Role.USER, task, taint=taint[0] if taint else "")
 
 
-async def _report(
-    turn: TurnHandle, path: str, on_progress: OnCallProgress, context: CallContext | None, progress: AgentProgress
-) -> None:
-    """Report the calls of an agent's turn, and of the agents that it calls, until the turn ends."""
-    agents, calls, number = set[str](), dict[str, ToolCallRequest](), 0
-    async with aclosing(turn.events()) as events:
-        async for event in events:
-            if isinstance(event, ToolCallStarted | ToolCallFinished | AgentEvent) and context and context.emit:
-                await context.emit(AgentEvent(context.call_id, path, event))
-            if isinstance(event, ToolCallFinished) and event.result.pending is None and not event.by_endpoint:
-                await progress.store_result(Message.tool(calls[event.result.tool_call_id], event.result))
-            text = None
-            match event:
-                case ToolCallStarted(call, server, tool):
-                    calls[call.id] = call
-                    text = f"{path}{_SEPARATOR}{to_one_line(f'{server}.{tool}' if server else call.name, 150)}"
-                    if server == AGENTS:
-                        agents.add(call.id)
-                case ToolCallProgress(call_id, _, _, message) if call_id in agents:
-                    text = message
-            if text is not None:
-                number += 1
-                await on_progress(number, None, text)
+@dataclass(eq=False)
+class _AgentReport:
+    """Reports the calls of an agent's turn, and of the agents that it calls, to the turn that calls it."""
+
+    _path: str
+    _on_progress: OnCallProgress
+    _context: CallContext | None
+    _progress: AgentProgress
+    # The calls of the turn by their ids, and those among them that are of agents.
+    _calls: dict[str, ToolCallRequest] = field(default_factory=dict)
+    _agents: set[str] = field(default_factory=set)
+    _number: int = 0
+
+    async def receive(self, event: Event) -> None:
+        """Report an event of the turn, and store the result of a call before its round has ended."""
+        context = self._context
+        if isinstance(event, ToolCallStarted | ToolCallFinished | AgentEvent) and context and context.emit:
+            await context.emit(AgentEvent(context.call_id, self._path, event))
+        text = None
+        match event:
+            case ToolCallFinished(result, by_endpoint=False) if result.pending is None:
+                await self._progress.store_result(Message.tool(self._calls[result.tool_call_id], result))
+            case ToolCallStarted(call, server, tool):
+                self._calls[call.id] = call
+                text = f"{self._path}{PATH_SEPARATOR}{to_one_line(f'{server}.{tool}' if server else call.name, 150)}"
+                if server == AGENTS:
+                    self._agents.add(call.id)
+            case ToolCallProgress(call_id, _, _, message) if call_id in self._agents:
+                text = message
+        if text is not None:
+            self._number += 1
+            await self._on_progress(self._number, None, text)

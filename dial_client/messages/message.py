@@ -20,6 +20,8 @@ from dial_client.runtime.safe_text import sanitize, to_one_line
 
 # The name of the conversation's own model among its agents, with which the path of an agent begins.
 MAIN = "main"
+# What separates the names in the path of an agent: ``main > reviewer``.
+PATH_SEPARATOR = " > "
 
 
 class EntryKind(StrEnum):

@@ -1,8 +1,9 @@
 """A turn as the events of AG-UI 1.0, as its `HttpAgent` reads them.
 
-A run that waits for a person ends with the outcome ``interrupt``; the run that answers goes on with the turn. What the
-protocol has no event for is in ``CUSTOM`` events with the names of `messages.events`: ``status``, ``server``,
-``tool_progress``, ``app``, ``output``, ``media``, ``citations``, ``late_result``.
+A run that waits for a person ends with the outcome ``interrupt``; the run that answers goes on with the turn. Agents
+are subagents from their first call on, and their calls carry the id of their run. What the protocol has no event for is
+in ``CUSTOM`` events with the names of `messages.events`: ``status``, ``server``, ``tool_progress``, ``app``,
+``output``, ``media``, ``citations``, ``late_result``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from dial_client.messages.errors import LimitReached, ProviderError
 from dial_client.messages.events import (
+    AgentEvent,
     AppOpened,
     Event,
     Finished,
@@ -28,12 +30,21 @@ from dial_client.messages.events import (
 )
 from dial_client.messages.late_result import read_late_result
 from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Message, Role, TextPart, content_to_json
+from dial_client.messages.message import PATH_SEPARATOR, Message, Role, TextPart, content_to_json
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn, output_to_json
-from dial_client.sinks.ai_sdk_stream import describe_turn
+from dial_client.sinks.ai_sdk_stream import describe_caller, describe_turn
 from dial_client.sinks.sse_encoder import describe_error, to_json
-from dial_client.sinks.turn_frames import APPROVAL, Bracket, TurnFrames, Waiting, encode_data
+from dial_client.sinks.turn_frames import (
+    APPROVAL,
+    Bracket,
+    CallPath,
+    TurnFrames,
+    Waiting,
+    encode_data,
+    find_asked,
+    unwrap,
+)
 
 # The answer that an interrupt for approval expects.
 _APPROVAL_SCHEMA: Mapping[str, Any] = {
@@ -64,11 +75,13 @@ class AgUiEncoder:
         self.frames = TurnFrames(turn, pauses_for_questions=True)
         self._ids = {"threadId": thread, "runId": run}
         self._step = ""
+        # The agents that have called something and have not ended, by the paths of their calls: what starts each.
+        self._agents: dict[CallPath, AgUiEvent] = {}
 
     def begin(self) -> str:
-        """Return the start of the run, and of the step in which it goes on."""
+        """Return the start of the run, and of the agents that go on in it."""
         self._step = ""
-        return encode_data({"type": "RUN_STARTED", **self._ids})
+        return "".join(map(encode_data, ({"type": "RUN_STARTED", **self._ids}, *self._agents.values())))
 
     def encode(self, event: Event, position: int = 0) -> str:
         """Return the AG-UI events of an event."""
@@ -79,7 +92,16 @@ class AgUiEncoder:
     def pause(self) -> str:
         """Return the end of a run that asks: the next run has the answers."""
         interrupts = [self._to_interrupt(waiting) for waiting in self.frames.waiting.values()]
-        return self._close({"type": "RUN_FINISHED", **self._ids, "outcome": _outcome("interrupt", interrupts)})
+        suspended = [
+            {
+                "type": "SUBAGENT_FINISHED",
+                **ids,
+                "outcome": {"type": "suspended", "interruptIds": _select(interrupts, ids)},
+            }
+            for ids in map(self._find_agent, reversed(self._agents))
+        ]
+        outcome = _outcome("interrupt", interrupts)
+        return self._close(*suspended, {"type": "RUN_FINISHED", **self._ids, "outcome": outcome})
 
     def end(self, error: Exception | None = None) -> str:
         """Return the end of a run that failed; nothing after any other."""
@@ -90,9 +112,9 @@ class AgUiEncoder:
         code = error.code if isinstance(error, ProviderError) and error.code else type(error).__name__
         return self._close({"type": "RUN_ERROR", "message": describe_error(error)["message"], "code": code})
 
-    def _close(self, last: AgUiEvent) -> str:
+    def _close(self, *last: AgUiEvent) -> str:
         closing = [part for bracket in self.frames.close() for part in _to_events(bracket)]
-        return "".join(encode_data(part) for part in (*closing, *self._end_step(), last))
+        return "".join(encode_data(part) for part in (*closing, *self._end_step(), *last))
 
     def _end_step(self) -> list[AgUiEvent]:
         step, self._step = self._step, ""
@@ -108,30 +130,56 @@ class AgUiEncoder:
                 form = _FORMS["text" if isinstance(event, TextDelta) else "reasoning"]
                 if text:
                     yield {"type": f"{form}_CONTENT", "messageId": self.frames.open_id, "delta": text}
-            case ToolCallStarted():
+            case ToolCallStarted() | ToolCallFinished() | AgentEvent():
                 yield from self._to_call(event)
-            case ToolCallFinished():
-                yield self._to_result(event)
             case Finished(turn):
                 yield from self._to_finish(turn)
             case _:
                 for name, value in self._to_custom(event):
                     yield {"type": "CUSTOM", "name": name, "value": value}
 
-    def _to_call(self, event: ToolCallStarted) -> Iterator[AgUiEvent]:
-        ids = {"toolCallId": self.frames.find_call_id(event.call.id)}
-        names = {"metadata": {"dial": {"server": event.server, "tool": event.tool or event.call.name}}}
-        yield {"type": "TOOL_CALL_START", **ids, "toolCallName": event.call.name, **names}
-        yield {"type": "TOOL_CALL_ARGS", **ids, "delta": to_json(event.call.arguments)}
-        yield {"type": "TOOL_CALL_END", **ids}
+    def _to_call(self, event: ToolCallStarted | ToolCallFinished | AgentEvent) -> Iterator[AgUiEvent]:
+        inner, path, agent = unwrap(event)
+        names = agent.split(PATH_SEPARATOR)[-len(path) :]
+        for level, name in enumerate(names[: len(path)], 1):
+            yield from self._start_agent(path[:level], name)
+        if isinstance(inner, ToolCallFinished):
+            yield from self._to_result(inner, path)
+        elif isinstance(inner, ToolCallStarted):
+            call, path_of_call = inner.call, (*path, inner.call.id)
+            ids = {"toolCallId": self.frames.find_call_id(*path_of_call), **self._find_agent(path)}
+            about = {"server": inner.server, "tool": inner.tool or call.name}
+            metadata = {"dial": about | describe_caller(self.frames, path_of_call)}
+            yield {"type": "TOOL_CALL_START", **ids, "toolCallName": call.name, "metadata": metadata}
+            yield {"type": "TOOL_CALL_ARGS", **ids, "delta": to_json(call.arguments)}
+            yield {"type": "TOOL_CALL_END", **ids}
 
-    def _to_result(self, event: ToolCallFinished) -> AgUiEvent:
-        result = event.result
-        id_ = self.frames.find_call_id(result.tool_call_id)
+    def _start_agent(self, path: CallPath, name: str) -> Iterator[AgUiEvent]:
+        if path in self._agents:
+            return
+        parent = {"parentSubagentRunId": self._find_agent(path[:-1])["subagentRunId"]} if path[:-1] else {}
+        ids = {**self._find_agent(path), **parent, "parentToolCallId": self.frames.find_call_id(*path)}
+        self._agents[path] = {"type": "SUBAGENT_STARTED", **ids, "name": name}
+        yield self._agents[path]
+
+    def _find_agent(self, path: CallPath) -> dict[str, str]:
+        """Return the tag of what an agent does, whose run has the id of its call; empty for the turn itself."""
+        return {"subagentRunId": self.frames.find_call_id(*path)} if path else {}
+
+    def _to_result(self, event: ToolCallFinished, path: CallPath) -> Iterator[AgUiEvent]:
+        result, path_of_call = event.result, (*path, event.result.tool_call_id)
+        id_ = self.frames.find_call_id(*path_of_call)
+        if self._agents.pop(path_of_call, None) is not None:
+            problem = {} if result.success else {"message": result.error or "the agent failed"}
+            yield {
+                "type": "SUBAGENT_ERROR" if problem else "SUBAGENT_FINISHED",
+                **self._find_agent(path_of_call),
+                **problem,
+            }
         content = result.content if isinstance(result.content, str) else to_json(content_to_json(result.content))
         state = {"success": result.success, "error": result.error, "durationS": round(event.duration, 4)}
-        ids = {"messageId": f"{id_}-result", "toolCallId": id_, "role": "tool"}
-        return {"type": "TOOL_CALL_RESULT", **ids, "content": content, "metadata": {"dial": state}}
+        ids = {"messageId": f"{id_}-result", "toolCallId": id_, "role": "tool", **self._find_agent(path)}
+        yield {"type": "TOOL_CALL_RESULT", **ids, "content": content, "metadata": {"dial": state}}
 
     def _to_custom(self, event: Event) -> Iterator[tuple[str, Any]]:
         match event:
@@ -156,9 +204,10 @@ class AgUiEncoder:
     def _to_interrupt(self, waiting: Waiting) -> AgUiEvent:
         about = waiting.request.about
         if waiting.request.kind == APPROVAL:
-            call_id = self.frames.find_call_id(about["call"]["id"])
+            path = find_asked(waiting.request)
             message = f"{about['names']['server']}: may {about['names']['tool']} run?"
-            what = {"reason": "tool_call", "toolCallId": call_id, "responseSchema": _APPROVAL_SCHEMA}
+            call = {"toolCallId": self.frames.find_call_id(*path), **self._find_agent(path[:-1])}
+            what = {"reason": "tool_call", **call, "responseSchema": _APPROVAL_SCHEMA}
         else:
             message, schema = about["message"], about.get("schema")
             what = {"reason": "input_required", **({"responseSchema": schema} if schema else {})}
@@ -169,6 +218,11 @@ class AgUiEncoder:
         outcome = _outcome("cancelled" if turn.stop_reason is StopReason.CANCELLED else "success")
         usage = {"usage": [_to_usage(turn.usage)]}
         yield {"type": "RUN_FINISHED", **self._ids, "outcome": outcome, "result": describe_turn(turn), **usage}
+
+
+def _select(interrupts: list[AgUiEvent], agent: Mapping[str, str]) -> list[str]:
+    """Return the ids of the interrupts that an agent has raised itself."""
+    return [asked["id"] for asked in interrupts if asked.get("subagentRunId") == agent["subagentRunId"]]
 
 
 def _outcome(kind: str, interrupts: list[AgUiEvent] | None = None) -> AgUiEvent:

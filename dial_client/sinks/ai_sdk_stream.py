@@ -1,6 +1,7 @@
 """A turn as the UI message stream of Vercel's AI SDK (data stream protocol v1), as `useChat` reads it.
 
-Calls are dynamic tools that the provider executes: the front end must not run them. What the protocol has no part for
+Calls are dynamic tools that the provider executes: the front end must not run them. Those of agents and of programs
+of the model are parts as well, whose metadata name the call that makes them. What the protocol has no part for
 is in data parts: ``data-status``, ``data-server`` and ``data-tool-progress``, which no message keeps; ``data-app``,
 ``data-output`` (a typed answer so far), ``data-late-result`` (of a call in the background),
 ``data-approval`` (the details of a call to approve) and ``data-question``.
@@ -14,6 +15,7 @@ from typing import Any
 
 from dial_client.messages.errors import LimitReached
 from dial_client.messages.events import (
+    AgentEvent,
     AppOpened,
     Event,
     Finished,
@@ -35,7 +37,7 @@ from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Failure, Message, Role, TextPart, content_to_json
 from dial_client.messages.turn_result import Turn, output_to_json
 from dial_client.sinks.sse_encoder import DONE, describe_error
-from dial_client.sinks.turn_frames import Bracket, TurnFrames, Waiting, encode_data
+from dial_client.sinks.turn_frames import Bracket, CallPath, TurnFrames, Waiting, encode_data, find_asked, unwrap
 
 HEADERS: Mapping[str, str] = {"x-vercel-ai-ui-message-stream": "v1"}
 
@@ -47,6 +49,9 @@ _FINISH_REASONS: Mapping[StopReason, str] = {
 }
 
 Chunk = dict[str, Any]
+_BY_US: Chunk = {"dynamic": True, "providerExecuted": True}
+# The result of the call of an agent or a program, one of whose calls waits for approval.
+_WAITS = "One of its calls waits for approval."
 
 
 class AiSdkEncoder:
@@ -78,7 +83,14 @@ class AiSdkEncoder:
 
     def pause(self) -> str:
         """Return the end of a response whose calls wait for approval: the next request has the decisions."""
-        return self._close({"type": "finish", "finishReason": "tool-calls"})
+        # The AI SDK sends the answers once no call of the step runs: one that only waits for calls of its own has this
+        # result until it has its own.
+        results = [
+            {"type": "tool-output-available", "toolCallId": self.frames.calls[path].id, "output": _WAITS, **_BY_US}
+            for path in sorted(self.frames.find_callers())
+        ]
+        finish = self._close({"type": "finish", "finishReason": "tool-calls"})
+        return "".join(map(encode_data, results)) + finish
 
     def end(self, error: Exception | None = None) -> str:
         """Return the end of the response."""
@@ -108,10 +120,8 @@ class AiSdkEncoder:
                 yield {"type": "reasoning-delta", "id": self.frames.open_id, "delta": text}
             case MessageCompleted(message) if message.role is Role.ASSISTANT:
                 yield from self._to_sources(message)
-            case ToolCallStarted():
+            case ToolCallStarted() | ToolCallFinished() | AgentEvent():
                 yield self._to_call(event)
-            case ToolCallFinished():
-                yield self._to_result(event)
             case InputRequested(id_, "approval", about):
                 yield from self._to_approval(self.frames.waiting[id_], about)
             case Finished(turn):
@@ -119,37 +129,39 @@ class AiSdkEncoder:
             case _:
                 yield from self._to_data(event)
 
-    def _to_call(self, event: ToolCallStarted) -> Chunk:
-        call = event.call
-        names = {"server": event.server, "tool": event.tool or call.name}
+    def _to_call(self, event: ToolCallStarted | ToolCallFinished | AgentEvent) -> Chunk:
+        inner, path, _ = unwrap(event)
+        if isinstance(inner, ToolCallFinished):
+            return self._to_result(inner, path)
+        assert isinstance(inner, ToolCallStarted)
+        call = inner.call
+        names = {"server": inner.server, "tool": inner.tool or call.name}
         return {
             "type": "tool-input-available",
-            "toolCallId": self.frames.find_call_id(call.id),
+            "toolCallId": self.frames.find_call_id(*path, call.id),
             "toolName": call.name,
             "input": call.arguments,
-            "dynamic": True,
-            "providerExecuted": True,
-            "providerMetadata": {"dial": names},
+            **_BY_US,
+            "providerMetadata": {"dial": names | describe_caller(self.frames, (*path, call.id))},
         }
 
-    def _to_result(self, event: ToolCallFinished) -> Chunk:
+    def _to_result(self, event: ToolCallFinished, path: CallPath) -> Chunk:
         result = event.result
-        ids = {"toolCallId": self.frames.find_call_id(result.tool_call_id)}
+        ids = {"toolCallId": self.frames.find_call_id(*path, result.tool_call_id)}
         if result.success:
             output = result.content if isinstance(result.content, str) else content_to_json(result.content)
-            return {"type": "tool-output-available", **ids, "output": output, "providerExecuted": True, "dynamic": True}
-        if result.failure is Failure.DENIED and result.tool_call_id in self._asked:
+            return {"type": "tool-output-available", **ids, "output": output, **_BY_US}
+        if result.failure is Failure.DENIED and ids["toolCallId"] in self._asked:
             return {"type": "tool-output-denied", **ids}
-        text = result.error or "the call failed"
-        return {"type": "tool-output-error", **ids, "errorText": text, "providerExecuted": True, "dynamic": True}
+        return {"type": "tool-output-error", **ids, "errorText": result.error or "the call failed", **_BY_US}
 
     def _to_approval(self, waiting: Waiting, about: Mapping[str, Any]) -> Iterator[Chunk]:
-        call_id = about["call"]["id"]
-        self._asked.add(call_id)
-        shown_id = self.frames.find_call_id(call_id)
+        shown_id = self.frames.find_call_id(*find_asked(waiting.request))
+        self._asked.add(shown_id)
         # First the details: the front end may ask as soon as it has the request.
         yield {"type": "data-approval", "id": waiting.id, "data": {"toolCallId": shown_id, **about}}
-        yield {"type": "tool-approval-request", "approvalId": waiting.id, "toolCallId": shown_id}
+        if shown_id:  # a server's request for an answer of the model is no call
+            yield {"type": "tool-approval-request", "approvalId": waiting.id, "toolCallId": shown_id}
 
     def _to_sources(self, message: Message) -> Iterator[Chunk]:
         """Yield the images, files and web pages of an answer."""
@@ -195,6 +207,13 @@ class AiSdkEncoder:
         else:
             reason = _FINISH_REASONS.get(turn.stop_reason, "length")
             yield {"type": "finish", "finishReason": reason, "messageMetadata": metadata}
+
+
+def describe_caller(frames: TurnFrames, path: CallPath) -> dict[str, str]:
+    """Return who makes a call of an agent or of a program: the agent, and the id of the call that makes it."""
+    call = frames.calls[path]
+    agent = {"agent": call.agent} if call.agent else {}
+    return {**agent, "parent": frames.find_call_id(*call.parent)} if call.parent else {}
 
 
 def describe_turn(turn: Turn) -> dict[str, Any]:

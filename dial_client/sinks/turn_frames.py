@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from dial_client.messages.events import (
+    AgentEvent,
     Event,
     InputReceived,
     InputRequested,
@@ -60,6 +61,22 @@ class Bracket:
     opens: bool
 
 
+# The ids of the calls that lead to a call, and its own. An id of a model is unique in a round of its turn only.
+CallPath = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallPart:
+    """A call as it is shown: of the model, of a program of the model, or of an agent."""
+
+    id: str
+    """Unique in the conversation."""
+    parent: CallPath = ()
+    """The call that makes this one; empty for a call of the model."""
+    agent: str = ""
+    """The path of the agent that makes the call, ``main > reviewer``; empty for the turn itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A request to a person, and the position in the log at which it was made."""
@@ -71,6 +88,23 @@ class Waiting:
     def id(self) -> str:
         """The id for the front end, from which a stream that goes on finds its place: `parse_request_id`."""
         return f"{self.request.id}.{self.position}"
+
+
+def unwrap(event: Event) -> tuple[Event, CallPath, str]:
+    """Return the event of an agent's turn, the calls of the agents that lead to it, and the path of the agent.
+
+    Any other event is returned as it is, with two empty paths.
+    """
+    calls, agent, inner = list[str](), "", event
+    while isinstance(inner, AgentEvent):
+        calls.append(inner.call_id)
+        agent, inner = inner.agent, inner.event
+    return inner, tuple(calls), agent
+
+
+def find_asked(request: InputRequested) -> CallPath:
+    """Return the path of the call that a request for approval is about."""
+    return (*request.about.get("agent_calls", ()), request.about["call"]["id"])
 
 
 def parse_request_id(id_: str) -> tuple[str, int]:
@@ -94,9 +128,11 @@ class TurnFrames:
         """The number of rounds before this one."""
         self.waiting: dict[str, Waiting] = {}
         """The open requests to a person, by their ids."""
+        self.calls: dict[CallPath, CallPart] = {}
+        """The calls so far; of those with one path the last one."""
+        self._running: dict[CallPath, None] = {}
         self._open: Bracket | None = None
-        self._texts = 0
-        self._running: set[str] = set()
+        self._texts = self._inner_calls = 0
 
     def is_waiting(self, after: int = 0) -> bool:
         """Return whether a stream ends here: a question is open, or all calls that have started wait for approval.
@@ -107,25 +143,39 @@ class TurnFrames:
         asked = [waiting.request for waiting in self.waiting.values()]
         if all(waiting.position <= after for waiting in self.waiting.values()):
             return False
-        held = {request.about["call"]["id"] for request in asked if request.kind == APPROVAL}
+        held = {find_asked(request) for request in asked if request.kind == APPROVAL}
         has_question = self._pauses_for_questions and len(held) < len(asked)
-        return has_question or (bool(held) and self._running <= held)
+        return has_question or (bool(held) and self._running.keys() - self.find_callers() <= held)
 
-    def find_call_id(self, id_: str) -> str:
-        """Return an id for a call of this round that no other call of the conversation has, as a model's ids may."""
-        return f"{self.turn}-{self.depth}-{id_}"
+    def find_callers(self) -> set[CallPath]:
+        """Return the calls that wait for calls that they have made: those of agents and of programs."""
+        return {self.calls[path].parent for path in self._running} & self._running.keys()
+
+    def find_call_id(self, *path: str) -> str:
+        """Return the id under which a call is shown, which no other call of the conversation has; empty if unknown."""
+        return self.calls[path].id if path in self.calls else ""
+
+    def _begin_call(self, path: CallPath, parent: CallPath, agent: str) -> None:
+        id_ = f"{self.turn}-{self.depth}-{path[-1]}"
+        if len(path) > 1:  # the rounds of agents are not counted, so that their calls are
+            self._inner_calls += 1
+            id_ = f"{self.turn}-{self.depth}.{self._inner_calls}-{path[-1]}"
+        self.calls[path] = CallPart(id_, parent, agent)
+        self._running[path] = None
 
     def follow(self, event: Event, position: int) -> list[Bracket]:
         """Take an event, and return the brackets before it."""
-        match event:
+        inner, path, agent = unwrap(event)
+        match inner:
             case RoundStarted(depth):
                 self.depth = depth
-            case ToolCallStarted(call):
-                self._running.add(call.id)
+            case ToolCallStarted(call, parent=parent):
+                caller = (*path, parent) if parent else path
+                self._begin_call((*path, call.id), caller, agent)
             case ToolCallFinished(result):
-                self._running.discard(result.tool_call_id)
+                self._running.pop((*path, result.tool_call_id), None)
             case InputRequested(id_):
-                self.waiting[id_] = Waiting(event, position)
+                self.waiting[id_] = Waiting(inner, position)
             case InputReceived(id_):
                 self.waiting.pop(id_, None)
             case StatusChanged() | ToolCallProgress() | ServerChanged():

@@ -115,6 +115,8 @@ class ApprovalContext:
     """The person that the turn is for (keyword ``owner``); empty if the program does not name one."""
     agent: str = ""
     """The path of the agent that makes the call, ``main > reviewer``; empty for the turn itself."""
+    agent_calls: tuple[str, ...] = ()
+    """The ids of the calls of the agents on this path, the outermost first: agents of one name may run in parallel."""
 
 
 Approver = Callable[[ToolCallRequest, ToolSpec, ApprovalContext], Awaitable[Approval]]
@@ -321,6 +323,7 @@ class ApprovalChecker:
                     asked.id,
                     origin.owner,
                     origin.agent,
+                    origin.agent_calls,
                 )
                 answer = await self._ask_approver(call, spec, context)
             if answer.allowed and self.pins is not None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from typing import Any, Generic
 from weakref import WeakSet
@@ -105,6 +105,9 @@ class TurnHandle(Generic[OutputT_co]):
     """The calls in the background of the conversation, or of the turn alone."""
     agents: AgentProgress = field(default_factory=AgentProgress)
     """The agents that the turn calls: what is stored of them, and how it is stored."""
+    on_event: Callable[[Event], Awaitable[None]] | None = field(default=None, init=False)
+    """Receives each event before the turn goes on, so that what follows from the event comes later; an error ends the
+    turn. None if nobody does."""
     recorder: TurnRecorder = field(init=False)
     replacement: Turn[Any] | None = field(default=None, init=False)
     """A middleware's result, which replaces the recorded result; None if there is none."""
@@ -173,6 +176,9 @@ class TurnHandle(Generic[OutputT_co]):
                     await observer.on_message(self)
         # Every recorded event is logged, so that recorder and log agree even if the turn is cancelled.
         self.log.append(event)
+        if self.on_event is not None:
+            async with self._ended_by_errors():
+                await self.on_event(event)
         if self.log.unread >= MAX_UNREAD:
             await self.log.wait_for_room()
 
@@ -188,12 +194,18 @@ class TurnHandle(Generic[OutputT_co]):
             await self._store_held_calls()
 
     async def _store_held_calls(self) -> None:
-        try:
+        async with self._ended_by_errors():
             with anyio.CancelScope(shield=True):
                 for observer in self.observers:
                     await observer.on_held_call(self)
-        except Exception as error:  # noqa: BLE001 - an error of the calls' task group would be another one
-            # The call must not run: after a crash it would be made again.
+
+    @asynccontextmanager
+    async def _ended_by_errors(self) -> AsyncIterator[None]:
+        """End the turn by an error of the context: the calls' task group would make another error of it."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - `result` raises it
+            # No call must run that is not stored: after a crash it would be made again.
             self.failure = self.failure or error
             self._scope.cancel()
             await anyio.lowlevel.checkpoint()

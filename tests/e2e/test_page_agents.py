@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,17 +23,22 @@ REPLIES = [
     {"tool_calls": [{"name": "teacher", "arguments": {}}]},
     "What do you know already?",
 ]
+# The calls of agents that have a call which waits.
+WAITING = (
+    "[...document.querySelectorAll('.call .agent-calls')]"
+    ".filter((calls) => calls.querySelector('.tool[data-state=waiting]'))"
+)
 AGENTS = {"reviewer": "Reviews a change.", "teacher": "Teaches Spanish.\nhandoff: true"}
 
 
 @contextmanager
-def serve_agents(folder: Path) -> Iterator[str]:
+def serve_agents(folder: Path, replies: Sequence[object] = REPLIES, **entry: object) -> Iterator[str]:
     """Serve the page with two agents, of which one takes conversations over, and provide its URL."""
     agents = config_folder(folder) / "agents"
     agents.mkdir(parents=True)
     for name, fields in AGENTS.items():
         (agents / f"{name}.md").write_text(f"---\ndescription: {fields}\n---\nBe strict.\n", encoding="utf-8")
-    with serve_page(folder, REPLIES, {"raw": python_server(HERE / "raw.py", autoApprove=["*"])}) as address:
+    with serve_page(folder, list(replies), {"raw": python_server(HERE / "raw.py", **entry)}) as address:
         yield address
 
 
@@ -53,7 +58,7 @@ def ask_both(tab: Tab) -> None:
 def test_the_calls_of_an_agent_are_below_its_call_and_the_page_says_who_answers(
     tmp_path: Path, chromium: Browser
 ) -> None:
-    with serve_agents(tmp_path) as address:
+    with serve_agents(tmp_path, autoApprove=["*"]) as address:
         tab = open_page(chromium, address)
         ask_both(tab)
         for _ in range(2):
@@ -66,3 +71,18 @@ def test_the_calls_of_an_agent_are_below_its_call_and_the_page_says_who_answers(
             assert read_text(tab, ".turn:last-of-type .speaker + .prose").strip() == "What do you know already?"
             tab.reload()
             tab.until("document.querySelectorAll('.turn-foot').length === 2")
+
+
+def test_a_question_marks_the_call_of_the_agent_that_asks_also_if_ids_are_equal(
+    tmp_path: Path, chromium: Browser
+) -> None:
+    pair = {"tool_calls": [{"name": "reviewer", "arguments": {"task": task}, "id": task} for task in "ab"]}
+    with serve_agents(tmp_path, [pair, ECHO, ECHO, "A.", "B.", "Both."]) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "Go!")
+        tab.until(f"{WAITING}.length === 2")
+        tab.click("[data-shortcut=y]")
+        tab.until(f"{WAITING}.length === 1")
+        tab.click("[data-shortcut=y]")
+        tab.until("document.querySelector('.turn-foot')")
+        assert tab.run(f"{WAITING}.length") == 0

@@ -15,7 +15,8 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel
 
-from dial_client import ServerChanged
+from dial_client import Agent, ServerChanged
+from dial_client.testing import ScriptedProvider
 from tests.inner import (
     SQLITE_IS_TOO_OLD,
     AccessPolicy,
@@ -38,6 +39,9 @@ TWO = {"tool_calls": [{"name": "write", "arguments": {"what": what}} for what in
 ASK = {"tool_calls": [{"name": "ask", "arguments": {}}]}
 FAIL = {"tool_calls": [{"name": "fail", "arguments": {}}]}
 GO = {"send": "Go!"}
+# Two calls of one agent at the same time, whose own calls have equal ids.
+PAIR = {"tool_calls": [{"name": "writer", "arguments": {"task": what}, "id": what} for what in "xy"]}
+INNER = {"tool_calls": [{"name": "write", "arguments": {"what": "a"}, "id": "same"}]}
 
 
 @pytest.fixture
@@ -143,6 +147,49 @@ async def test_a_call_waits_until_the_chat_of_the_ai_sdk_approves_it(package: st
     assert [part["state"] for part in find_parts(chat, "dynamic-tool")] == ["output-available", "output-denied"]
     assert find_parts(chat, "text")[-1]["text"] == "Done."
     assert len(chat["messages"]) == 2  # the answer goes on in the message that asked
+
+
+async def test_the_calls_of_agents_are_parts_of_the_chat_and_wait_for_its_approval(package: str) -> None:
+    pen = Pen()
+    writer = Agent("writer", "Writes.", model=ScriptedProvider([INNER, INNER, "Written.", "Written."]))
+    async with serve([PAIR, "Done."], {"pen": pen.server}, agents=[writer]) as service:
+        waiting = await run_ai_sdk(service.url, TOKEN, [GO], package=package)
+        before = list(pen.written)
+        steps = [{"decide": [True, False]}]
+        chat = await run_ai_sdk(service.url, TOKEN, steps, package=package, messages=waiting["messages"])
+    asked = [part for part in find_parts(waiting, "dynamic-tool") if part["state"] == "approval-requested"]
+    calls = {part["toolCallId"]: part for part in find_parts(waiting, "dynamic-tool")}
+    metadata = [part["callProviderMetadata"]["dial"] for part in asked]
+    assert (waiting.get("error"), before) == (None, [])
+    assert [(part["toolName"], part["input"]) for part in asked] == [("write", {"what": "a"})] * 2
+    assert [about["agent"] for about in metadata] == ["main > writer"] * 2
+    assert {calls[about["parent"]]["input"]["task"] for about in metadata} == {"x", "y"}
+    assert {part["data"]["toolCallId"] for part in find_parts(waiting, "data-approval")} == calls.keys() - {
+        about["parent"] for about in metadata
+    }
+    assert (chat["status"], chat.get("error"), len(chat["messages"])) == ("ready", None, 2)
+    ended = {part["toolCallId"]: part for part in find_parts(chat, "dynamic-tool")}
+    assert [ended[part["toolCallId"]]["state"] for part in asked] == ["output-available", "output-denied"]
+    assert [ended[about["parent"]]["output"] for about in metadata] == ["Written."] * 2
+    assert (pen.written, find_parts(chat, "text")[-1]["text"]) == (["a"], "Done.")
+
+
+async def test_the_calls_of_a_program_wait_for_the_approval_of_a_chat_and_of_a_run() -> None:
+    source = "import asyncio\nawait asyncio.gather(write(what='a'), write(what='b'))"
+    program = {"tool_calls": [{"name": "run_code", "arguments": {"code": source}, "id": "p"}]}
+    pen = Pen()
+    async with serve([program, "Done."] * 2, {"pen": pen.server}, tool_format="code") as service:
+        chat = await run_ai_sdk(service.url, TOKEN, [GO, {"decide": [True, True]}])
+        answers = [{"status": "resolved", "payload": {"approved": True}}] * 2
+        agent = await run_ag_ui(service.url, TOKEN, [GO, {"answers": answers}])
+    outer, *inner = find_parts(chat, "dynamic-tool")
+    assert (chat.get("error"), sorted(pen.written)) == (None, ["a", "a", "b", "b"])
+    assert [part["callProviderMetadata"]["dial"]["parent"] for part in inner] == [outer["toolCallId"]] * 2
+    assert [part["state"] for part in (outer, *inner)] == ["output-available"] * 3
+    assert "written: a" in outer["output"]
+    assert (agent["failures"], len(agent["interrupts"]), agent["messages"][-1]["content"]) == ([], 2, "Done.")
+    first, *rest = [event for event in agent["events"] if event["type"] == "TOOL_CALL_START"]
+    assert [event["metadata"]["dial"]["parent"] for event in rest] == [first["toolCallId"]] * 2
 
 
 async def test_the_chat_of_the_ai_sdk_changes_and_repeats_a_question(package: str) -> None:
@@ -251,6 +298,38 @@ async def test_calls_wait_until_the_agent_of_ag_ui_answers_its_interrupts() -> N
     results = [event["metadata"]["dial"]["success"] for event in agent["events"] if event["type"] == "TOOL_CALL_RESULT"]
     assert sorted(results) == [False, True]
     assert agent["messages"][-1]["content"] == "Done."
+
+
+async def test_agents_are_subagents_of_ag_ui_and_their_calls_are_interrupts() -> None:
+    pen = Pen()
+    worker = Agent("worker", "Works.", model=ScriptedProvider([INNER, INNER, "Written.", "Written."]))
+    lead = {"tool_calls": [{"name": "worker", "arguments": {"task": "Write."}, "id": "same"}]}
+    writer = Agent("writer", "Leads.", tools=["agents/worker"], model=ScriptedProvider([lead, lead, "Led.", "Led."]))
+    async with serve([PAIR, "Done."], {"pen": pen.server}, agents=[writer, worker]) as service:
+        answers = [{"status": "resolved", "payload": {"approved": approved}} for approved in (True, False)]
+        agent = await run_ag_ui(service.url, TOKEN, [GO, {"answers": answers}])
+    interrupts, runs = agent["interrupts"], [event for event in agent["events"] if event["type"] == "SUBAGENT_STARTED"]
+    assert (agent["failures"], agent["open"], len(interrupts)) == ([], [], 2)
+    names = {run["subagentRunId"]: run["name"] for run in runs}
+    parents = {run["subagentRunId"]: run.get("parentSubagentRunId") for run in runs}
+    calls = {event["toolCallId"]: event for event in agent["events"] if event["type"] == "TOOL_CALL_START"}
+    assert sorted(names.values()) == ["worker", "worker", "writer", "writer"]
+    for interrupt in interrupts:
+        run = interrupt["subagentRunId"]
+        assert (names[run], names[parents[run]]) == ("worker", "writer")
+        assert calls[interrupt["toolCallId"]]["toolCallName"] == "write"
+        assert calls[interrupt["toolCallId"]]["subagentRunId"] == run
+    ends = [event for event in agent["events"] if event["type"] == "SUBAGENT_FINISHED"]
+    suspended = [end for end in ends if end.get("outcome", {}).get("type") == "suspended"]
+    assert [len(suspended), len(ends), len(runs)] == [4, 8, 8]
+    assert sorted(id_ for end in suspended for id_ in end["outcome"]["interruptIds"]) == sorted(
+        interrupt["id"] for interrupt in interrupts
+    )
+    results = {
+        event["toolCallId"]: event["content"] for event in agent["events"] if event["type"] == "TOOL_CALL_RESULT"
+    }
+    assert [results[interrupt["toolCallId"]][:10] for interrupt in interrupts] == ["written: a", "The user d"]
+    assert (pen.written, agent["messages"][-1]["content"]) == (["a"], "Done.")
 
 
 async def test_the_programs_of_the_documentation_for_ag_ui_run() -> None:

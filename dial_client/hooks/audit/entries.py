@@ -29,6 +29,8 @@ class Origin:
     agent: str = ""
     """The path of the agent that makes the call, from the agent of the turn itself: ``main > reviewer``; empty for the
     turn itself."""
+    agent_calls: tuple[str, ...] = ()
+    """The ids of the calls of the agents on this path, the outermost first."""
 
     @property
     def party(self) -> tuple[str, str]:
@@ -44,10 +46,9 @@ class Origin:
 def find_common_origin(origins: Iterable[Origin]) -> Origin:
     """Return what all origins share; an empty text for each part in which they differ, or if there are none."""
     distinct = set(origins)
-    parts = (
-        {getattr(origin, name) for origin in distinct} for name in ("conversation", "turn", "owner", "client", "agent")
-    )
-    return Origin(*(values.pop() if len(values) == 1 else "" for values in parts))
+    names = ("conversation", "turn", "owner", "client", "agent", "agent_calls")
+    parts: dict[str, set[Any]] = {name: {getattr(origin, name) for origin in distinct} for name in names}
+    return Origin(**{name: values.pop() for name, values in parts.items() if len(values) == 1})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ export class PendingRequests {
   #hooks;
   #requests = new Map();
 
-  /** `hooks`: {findCard(callId), onChange()}: find the card of a tool call, or undefined; called after each change. */
+  /** `hooks`: {findCard(request), onChange()}: find the card of its tool call, if any; called after each change. */
   constructor(api, hooks) {
     this.#api = api;
     this.#hooks = hooks;
@@ -31,15 +31,14 @@ export class PendingRequests {
   add(request) {
     if (this.#requests.has(request.id)) return;
     this.#requests.set(request.id, request);
-    this.#hooks.findCard(request.call?.id)?.setWaiting(true);
+    this.#hooks.findCard(request)?.setWaiting(true);
     announce(describeRequest(request), { isUrgent: true });
     this.#hooks.onChange();
   }
 
-  /** Mark the card of a call that came after its request. */
-  markCard(callId) {
-    const isWaiting = [...this.#requests.values()].some(({ call }) => call?.id === callId);
-    if (isWaiting) this.#hooks.findCard(callId)?.setWaiting(true);
+  /** Mark the cards of calls that came after their requests. */
+  markCards() {
+    for (const request of this.all) this.#hooks.findCard(request)?.setWaiting(true);
   }
 
   /** Load the requests of a turn: its events announce each request only once. `isRunning()` is false after its end. */
@@ -67,7 +66,7 @@ export class PendingRequests {
     const request = this.#requests.get(id);
     if (!request) return;
     this.#requests.delete(id);
-    this.#hooks.findCard(request.call?.id)?.setWaiting(false);
+    this.#hooks.findCard(request)?.setWaiting(false);
     this.#hooks.onChange();
   }
 

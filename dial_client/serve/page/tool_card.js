@@ -103,13 +103,9 @@ export class ToolCard {
     return card;
   }
 
-  /** Return the running call of an agent, at any depth; null if there is none. */
+  /** Return the last call of the agent with an id; undefined if there is none. */
   findInner(id) {
-    for (const [innerId, card] of this.#inner) {
-      const found = innerId === id && !card.isFinished ? card : card.findInner(id);
-      if (found) return found;
-    }
-    return null;
+    return this.#inner.get(id);
   }
 
   /** Show whether the call waits for permission. */

@@ -47,7 +47,7 @@ export class Transcript extends EventTarget {
     /** Resolved when the stored conversation is loaded. */
     this.ready = Promise.resolve();
     this.requests = new PendingRequests(api, {
-      findCard: (call) => this.#last?.card(call),
+      findCard: (request) => this.#last?.card(request.call?.id, request.agent_calls),
       onChange: () => this.#dispatchChange(),
     });
     this.element = el("div.transcript");
@@ -390,7 +390,7 @@ export class Transcript extends EventTarget {
         break;
       default:
         this.#last?.handle({ name, data });
-        if (name === "tool_call") this.requests.markCard(data.id);
+        if (name === "tool_call" || name === "agent_event") this.requests.markCards();
     }
   }
 

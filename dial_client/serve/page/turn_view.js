@@ -116,15 +116,10 @@ export class TurnView {
     if (isLive) card.startTimer();
   }
 
-  /** Return the card of a call, also of a call of an agent, which has an id of the agent's turn. */
-  card(id) {
-    const card = this.#cards.get(id);
-    if (card && !card.isFinished) return card;
-    for (const running of this.#cards.values()) {
-      const found = running.findInner(id);
-      if (found) return found;
-    }
-    return card;
+  /** Return the card of a call. `agentCalls`: the ids of the calls of the agents that lead to it. */
+  card(id, agentCalls = []) {
+    const [first, ...others] = [...agentCalls, id];
+    return others.reduce((card, inner) => card?.findInner(inner), this.#cards.get(first));
   }
 
   /** Show images and files of the answer. */

@@ -80,6 +80,8 @@ async def describe_call(
         "server": context.server,
         "tool": tool.tool,
         "names": {"server": quote_name(context.server), "tool": quote_name(tool.tool)},
+        "agent": context.agent,
+        "agent_calls": list(context.agent_calls),
         "title": tool.title,
         "description": tool.description,
         "read_only": tool.read_only,
