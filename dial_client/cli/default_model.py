@@ -12,6 +12,7 @@ from dial_client.cli.load_settings import find_model_name, open_model, read_sett
 from dial_client.cli.options import Options
 from dial_client.cli.streams.error_stream import warn_once
 from dial_client.cli.streams.tty import Unanswered, can_ask_user
+from dial_client.cli.trust.folder_texts import read_folder_texts
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import Provider
 from dial_client.providers import pin_address
@@ -45,8 +46,9 @@ def is_demonstration(options: Options, settings: Settings) -> bool:
 
 
 async def with_default_model(options: Options, settings: Settings, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings with a model: of a key in the environment, of a local server that runs, or the user's choice.
+    """Return the settings with a model: of an agent, of a key, of a local server that runs, or the user's choice.
 
+    The agent is that of ``--agent``, the key one in the environment.
     The embedded model is only used if the user names or chooses it: its weights are a download of 490 MB.
 
     Args:
@@ -59,6 +61,11 @@ async def with_default_model(options: Options, settings: Settings, environ: Mapp
     """
     if find_model_name(options, settings):
         return settings
+    if options.agent:
+        texts = await read_folder_texts(options, settings)
+        models = [agent.model for agent in texts.agents if agent.name == options.agent]
+        if models and isinstance(models[0], str):
+            return replace(settings, default_model=models[0])
     for variable, model in MODELS_OF_KEYS.items():
         # An endpoint at OPENAI_BASE_URL seldom has the usual model of OpenAI: it is asked for its models.
         if environ.get(variable) and not pin_address(model, environ):

@@ -13,7 +13,7 @@ from shlex import quote
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.open_client import open_client, use_skills
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.streams.error_stream import print_notes
+from dial_client.cli.streams.error_stream import print_notes, warn_once
 from dial_client.cli.streams.word_wrap import print_lines
 from dial_client.cli.trust.folder_skills import (
     FOLDER_SKILLS,
@@ -55,6 +55,8 @@ async def list_skills(options: Options, *, as_json: bool) -> None:
         print_notes(dial.notes)
     if as_json:
         print(json.dumps([asdict(skill) for skill in found], indent=2))
+    elif not found:
+        warn_once("there are no skills; `dial-chat skills add FOLDER` adds one (dial-chat help skills)")
     else:
         width = min(40, max((len(to_one_line(skill.name, _MAX_NAME)) for skill in found), default=0))
         print_lines((f"{format_name(skill):<{width}}  {format_description(skill)}" for skill in found), width + 2)
@@ -116,17 +118,21 @@ async def add_skill(source: Path, *, for_folder: bool, replace: bool) -> int:
         ConfigError: The source is no skill, there is a skill of its name, or a file cannot be written.
     """
     source = source.parent if source.name == SKILL_FILE else source
+    if not (source / SKILL_FILE).exists() and (inner := sorted(source.glob(f"*/{SKILL_FILE}"))):
+        hint = f"one skill is added at a time, such as {escape_line(str(inner[0].parent))}"
+        raise ConfigError(f"this folder has no {SKILL_FILE}", hint, str(source))
     skill = read_skill(SkillFolder(source))
     files = hash_files(source)
     place = (FOLDER_SKILLS[0] if for_folder else build_user_config_path().parent / USER_SKILLS) / skill.name
     if place.exists() and not replace:
         raise ConfigError(f"there is a skill {skill.name} already", "--replace replaces it", str(place))
+    contents = {name: skill.read_file(name) for name in files}  # all of them: the source may be what is replaced
     try:
         if place.exists():
             shutil.rmtree(place)
-        for name in files:
+        for name, data in contents.items():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).write_bytes(skill.read_file(name))
+            (place / name).write_bytes(data)
     except OSError as error:
         raise ConfigError(f"the skill cannot be written: {describe_system_error(error)}", path=str(place)) from None
     if for_folder:

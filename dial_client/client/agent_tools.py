@@ -129,24 +129,29 @@ class AgentTools:
         if state is not None and messages[-1].role is Role.ASSISTANT:
             # The agent had ended: only the result of its call was not stored.
             return self._build_answer(agent, messages[-1].text, messages, messages[-1].citations)
-        turn = self._start(
-            messages,
-            stream=False,
-            stream_events=False,
-            agents=progress,
-            observers=(_ProgressObserver(progress),),
-            # What an earlier process has done is not done again: a resumed turn goes on in the agent.
-            decisions=None if state is None else {},
-            # The ids of the turn that calls: questions to the user belong to the turn that the user sees.
-            origin=replace(
-                origin,
-                turn=origin.turn or token_hex(16),
-                agent=path,
-                agent_calls=origin.agent_calls if context is None else (*origin.agent_calls, context.call_id),
-            ),
-            hidden_tools=scope.hidden_tools,
-            **self._build_keywords(agent, path, scope),
-        )
+        try:
+            turn = self._start(
+                messages,
+                stream=False,
+                stream_events=False,
+                agents=progress,
+                observers=(_ProgressObserver(progress),),
+                # What an earlier process has done is not done again: a resumed turn goes on in the agent.
+                decisions=None if state is None else {},
+                # The ids of the turn that calls: questions to the user belong to the turn that the user sees.
+                origin=replace(
+                    origin,
+                    turn=origin.turn or token_hex(16),
+                    agent=path,
+                    agent_calls=origin.agent_calls if context is None else (*origin.agent_calls, context.call_id),
+                ),
+                hidden_tools=scope.hidden_tools,
+                **self._build_keywords(agent, path, scope),
+            )
+        except ConfigError as error:
+            # The text is of this program, and says what the user can do; those of models and servers are not shown.
+            failed = ToolCallResult.failed("", Failure.TOOL, f"The agent did not start: {error}.")
+            return replace(failed, exception=error)
         # A question about a call of the agent so comes after the call, wherever it is shown.
         turn.on_event = _AgentReport(path, on_progress, context, progress).receive
         try:

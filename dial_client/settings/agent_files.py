@@ -16,6 +16,9 @@ from dial_client.settings.front_matter import Fields, read_front_matter
 
 MAX_AGENTS = 50
 MAX_BYTES = 256 * 1024
+# The fields that restrict an agent: a typing error in one must not give the agent all tools. Other unknown fields are
+# those of other hosts.
+_RESTRICTIONS = ("tools", "disallowedTools", "limits")
 # The words of Claude Code for a model, which is here that of the turn that calls the agent.
 _OTHER_MODELS = frozenset(("inherit", "sonnet", "opus", "haiku"))
 
@@ -69,6 +72,7 @@ def parse_agent(data: bytes, path: Path) -> Agent:
     if len(data) > MAX_BYTES:
         raise ConfigError(f"an agent has at most {MAX_BYTES:,} bytes", path=str(path))
     fields, body = read_front_matter(data, str(path), "description")
+    fields.check_near(_RESTRICTIONS)
     model = fields.read_text("model", required=False)
     try:
         return Agent(
@@ -76,7 +80,7 @@ def parse_agent(data: bytes, path: Path) -> Agent:
             " ".join(sanitize(fields.read_text("description")).split()),
             system=body,
             model=None if model in _OTHER_MODELS else model or None,
-            tools=tuple(_to_patterns(fields.read_words("tools"))) if "tools" in fields else None,
+            tools=_read_tools(fields),
             limits=_read_limits(fields),
             handoff=_read_flag(fields, "handoff"),
         )
@@ -84,12 +88,20 @@ def parse_agent(data: bytes, path: Path) -> Agent:
         raise fields.build_error("name", str(error)) from None
 
 
+def _read_tools(fields: Fields) -> tuple[str, ...] | None:
+    """Return the patterns of ``tools``, without those of ``disallowedTools``; None for all tools."""
+    left_out = tuple(f"!{pattern}" for pattern in _to_patterns(fields.read_words("disallowedTools")))
+    if "tools" in fields:
+        return (*_to_patterns(fields.read_words("tools")), *left_out)
+    return ("*", *left_out) if left_out else None
+
+
 def _to_patterns(words: Iterable[str]) -> Iterable[str]:
-    """Yield the patterns of tools; a tool in the words of other hosts, ``mcp__git__diff``, is ``git/diff``."""
+    """Yield the patterns of tools; in the words of other hosts, ``mcp__git__diff`` is ``git/diff``."""
     for word in words:
         prefix, _, name = word.partition("mcp__")
-        server, found, tool = name.partition("__")
-        yield f"{server}/{tool}" if found and not prefix else word
+        server, _, tool = name.partition("__")
+        yield f"{server}/{tool or '*'}" if name and not prefix else word
 
 
 def _read_flag(fields: Fields, name: str) -> bool:

@@ -7,6 +7,7 @@ the values that the program uses cannot differ.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 from dial_client.messages.errors import ConfigError
@@ -57,8 +58,16 @@ def _compose(text: str, path: str, expected: str) -> Any:
     """Return the node of front matter, which is a mapping without anchors, tags and repeated keys."""
     from yaml import MarkedYAMLError, SafeLoader, YAMLError
 
+    class Loader(SafeLoader):
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            event: Any = self.peek_event()
+            if event.anchor is not None:  # of an anchor or of an alias: the nodes do not tell that there was one
+                line = event.start_mark.line + 2
+                raise ConfigError("front matter has no anchors and no aliases", "write the value itself", path, line)
+            return super().compose_node(parent, index)
+
     try:
-        node = SafeLoader(text).get_single_node()
+        node = Loader(text).get_single_node()
     except RecursionError:
         raise ConfigError("front matter is nested too deeply", path=path, line=2) from None
     except MarkedYAMLError as error:
@@ -70,23 +79,20 @@ def _compose(text: str, path: str, expected: str) -> Any:
         raise ConfigError(f"this is not YAML: {' '.join(str(error).split())}", path=path, line=2) from None
     if node is None or node.id != "mapping":
         raise ConfigError(f"expected front matter with {expected}", path=path, line=2)
-    _check(node, path, set(), 0)
+    _check(node, path, 0)
     return node
 
 
-def _check(node: Any, path: str, seen: set[int], depth: int) -> None:
-    """Raise `ConfigError` for an alias, a tag, a key twice, a key that is no text, and for too many levels."""
+def _check(node: Any, path: str, depth: int) -> None:
+    """Raise `ConfigError` for a tag, a key twice, a key that is no text, and for too many levels."""
     line = node.start_mark.line + 2
     if depth > _MAX_DEPTH:
         raise ConfigError("front matter is nested too deeply", path=path, line=line)
-    if id(node) in seen:
-        raise ConfigError("front matter has no aliases", "repeat the value", path, line)
-    seen.add(id(node))
     if node.tag.removeprefix("tag:yaml.org,2002:") not in _KINDS:
         raise ConfigError(f"front matter has no tags: {node.tag[:80]}", path=path, line=line)
     if node.id == "sequence":
         for child in node.value:
-            _check(child, path, seen, depth + 1)
+            _check(child, path, depth + 1)
     elif node.id == "mapping":
         keys: set[str] = set()
         for key, child in node.value:
@@ -96,7 +102,7 @@ def _check(node: Any, path: str, seen: set[int], depth: int) -> None:
             if key.value in keys:
                 raise ConfigError(f"the key {key.value[:60]!r} is there twice", path=path, line=place)
             keys.add(key.value)
-            _check(child, path, seen, depth + 1)
+            _check(child, path, depth + 1)
 
 
 class Fields:
@@ -108,6 +114,16 @@ class Fields:
 
     def __contains__(self, name: str) -> bool:
         return name in self._members
+
+    def check_near(self, names: Collection[str]) -> None:
+        """Check that no field has a name that is nearly one of these, which a typing error would leave without effect.
+
+        Raises:
+            ConfigError: A field is nearly one of `names`.
+        """
+        for key in self._members:
+            if key not in names and (hint := did_you_mean(key, names)):
+                raise self.build_error(key, f"there is no field {key[:60]!r}", hint)
 
     def build_error(self, name: str, problem: str, hint: str = "") -> ConfigError:
         """Return an error that names the line of a field."""

@@ -46,7 +46,9 @@ def test_agents_of_the_user_come_first_and_need_no_trust(tmp_path: Path) -> None
     write_agent(tmp_path / ".dial" / "agents", "reviewer", "Of the folder.")
     listed = dial_chat(tmp_path, "agents", "--json", "--trust")
     assert [agent["description"] for agent in json.loads(listed.stdout)] == ["Mine."]
-    assert "there is an agent reviewer already" in listed.stderr
+    assert f"there is an agent reviewer already, in {config_folder(tmp_path) / 'agents' / 'reviewer.md'}" in " ".join(
+        listed.stderr.split()
+    )
 
 
 def test_an_agent_that_is_wrong_is_left_out_with_the_line(tmp_path: Path) -> None:
@@ -86,7 +88,26 @@ def test_an_unknown_agent_is_an_error_of_use(tmp_path: Path) -> None:
     write_config(tmp_path, {}, ["Done."])
     ran = dial_chat(tmp_path, "Go on", "--agent", "none")
     assert ran.returncode == 2
-    assert "there is no agent 'none'" in ran.stderr
+    assert "there is no agent 'none' (`dial-chat agents` lists them)" in ran.stderr
+    write_agent(config_folder(tmp_path) / "agents", "reviewer", "Reviews a change.")
+    ran = dial_chat(tmp_path, "Go on", "--agent", "reviewr")
+    assert "there is no agent 'reviewr' (did you mean \"reviewer\"?)" in ran.stderr
+
+
+def test_without_agents_the_list_says_where_they_are_written(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, ["Done."])
+    listed = dial_chat(tmp_path, "agents")
+    assert listed.stdout == ""
+    assert "there are no agents" in listed.stderr and str(Path(".dial/agents")) in listed.stderr
+
+
+def test_a_conversation_with_an_agent_needs_no_other_model_than_that_of_the_agent(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(["Fine."]), encoding="utf-8")
+    write_config(tmp_path)
+    write_agent(config_folder(tmp_path) / "agents", "reviewer", f"Reviews.\nmodel: scripted:{script}")
+    ran = dial_chat(tmp_path, "Go on", "--agent", "reviewer")
+    assert (ran.stdout, ran.returncode) == ("Fine.\n", 0)
 
 
 def test_a_message_that_names_an_agent_goes_to_it_also_if_a_file_has_a_similar_name(tmp_path: Path) -> None:

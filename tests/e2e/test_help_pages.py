@@ -81,7 +81,7 @@ def test_each_page_of_an_installation_exists_and_is_listed_once() -> None:
     pages = {source: target for source, target in shared.items() if source.endswith(".md")}
     assert [source for source in pages if not (ROOT / source).is_file()] == []
     assert all(target == f"share/doc/dial-client/{Path(source).name}" for source, target in pages.items())
-    assert {"docs/ci.md", "docs/doctor.md", "docs/many-tools.md", "docs/policy.md"} <= pages.keys()
+    assert {"docs/agents.md", "docs/ci.md", "docs/doctor.md", "docs/many-tools.md", "docs/policy.md"} <= pages.keys()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell")

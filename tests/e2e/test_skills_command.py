@@ -75,6 +75,28 @@ def test_a_skill_is_added_to_the_users_folder_or_to_the_working_folder(tmp_path:
     assert [Path(skill["origin"]) for skill in listed] == [own], "the user's own is used"
 
 
+def test_a_skill_that_replaces_itself_is_kept(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, ["Done."])
+    own = write_skill(config_folder(tmp_path) / "skills", "notes", "Write briefly.", a__md="One.")
+    assert dial_chat(tmp_path, "skills", "add", str(own), "--replace").returncode == 0
+    assert sorted(path.name for path in own.iterdir()) == ["SKILL.md", "a.md"]
+
+
+def test_a_folder_of_skills_is_an_error_that_names_one_of_them(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, ["Done."])
+    source = write_skill(tmp_path / "elsewhere", "notes", "Write briefly.")
+    added = dial_chat(tmp_path, "skills", "add", str(source.parent))
+    assert added.returncode == 2
+    assert f"such as {source}" in " ".join(added.stderr.split())
+
+
+def test_without_skills_the_list_says_how_to_add_one(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, ["Done."])
+    listed = dial_chat(tmp_path, "skills")
+    assert listed.stdout == ""
+    assert "there are no skills; `dial-chat skills add FOLDER`" in " ".join(listed.stderr.split())
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a right in Windows")
 def test_a_link_out_of_the_working_folder_is_no_skill_of_the_folder(tmp_path: Path) -> None:
     outside = write_skill(tmp_path / "private", "notes", "Private.")

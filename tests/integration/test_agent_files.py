@@ -51,6 +51,18 @@ def test_a_file_of_another_host_keeps_its_restrictions() -> None:
     assert (agent.name, agent.model, agent.tools) == ("tester", None, ("Read", "git/diff"))
 
 
+def test_tools_that_another_host_forbids_are_left_out() -> None:
+    text = b"---\nname: tester\ndescription: Tests.\ndisallowedTools: Write, mcp__git__push, mcp__web\n---\n"
+    assert parse_agent(text, Path("any.md")).tools == ("*", "!Write", "!git/push", "!web/*")
+    text = b"---\ndescription: Tests.\ntools: mcp__git\ndisallowedTools: mcp__git__push\n---\n"
+    assert parse_agent(text, Path("any.md")).tools == ("git/*", "!git/push")
+
+
+def test_other_fields_of_other_hosts_have_no_effect() -> None:
+    text = b"---\ndescription: Tests.\nmode: subagent\ncolor: red\nskills: x\n---\n"
+    assert parse_agent(text, Path("any.md")).model is None
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -59,7 +71,11 @@ def test_a_file_of_another_host_keeps_its_restrictions() -> None:
         ("---\ndescription: x\nname: A B\n---\n", "a.md:3: 'A B' is not the name of an agent"),
         ("---\ndescription: x\nlimits:\n  maxDepht: 3\n---\n", "a.md:3: limits: .*unknown limit"),
         ("---\ndescription: x\nlimits: 5\n---\n", "a.md:3: expected limits as keys with texts"),
-        ("---\ndescription: &a x\nname: *a\n---\n", "front matter has no aliases"),
+        ("---\ndescription: &a x\nname: *a\n---\n", "front matter has no anchors and no aliases"),
+        ("---\ndescription: &a x\n---\n", "a.md:2: front matter has no anchors and no aliases"),
+        ("---\ndescription: x\nlimits: {maxDepth: &a 3}\n---\n", "a.md:3: front matter has no anchors and no aliases"),
+        ("---\ndescription: x\ntool: git/*\n---\n", "a.md:3: there is no field 'tool' .*did you mean \"tools\""),
+        ("---\ndescription: x\nLimits:\n  maxDepth: 3\n---\n", "a.md:3: there is no field 'Limits'"),
     ],
 )
 def test_the_error_of_a_file_names_the_line(text: str, expected: str) -> None:

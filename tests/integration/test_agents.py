@@ -341,6 +341,18 @@ async def test_the_error_of_an_agents_model_is_the_result_of_its_call() -> None:
     assert turn.text == "Done."
 
 
+async def test_an_agent_whose_model_cannot_be_opened_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    agent = Agent("reviewer", "Reviews.", model="openai:gpt-5.5")
+    async with DialClient(ScriptedProvider([ask("reviewer"), "Done."]), agents=[agent]) as dial:
+        turn = await dial.run("go on")
+    assert turn.tool_calls[0].result.failure is Failure.TOOL
+    assert turn.tool_calls[0].result.content == (
+        "The agent did not start: openai:gpt-5.5 needs a key (set OPENAI_API_KEY)."
+    )
+    assert turn.text == "Done."
+
+
 @virtual_time
 async def test_the_call_of_an_agent_does_not_go_to_the_background() -> None:
     async def work() -> str:

@@ -56,7 +56,7 @@ def test_a_byte_order_mark_and_lines_of_windows_are_read() -> None:
         (f"---\nname: x\ndescription: {'y' * 1025}\n---\n", "s/SKILL.md:3: description has 1,025 characters"),
         ("---\nname: x\ndescription: Use: it\n---\n", "put a value with a colon in quotes"),
         ("---\nname: x\nname: y\ndescription: z\n---\n", "s/SKILL.md:3: the key 'name' is there twice"),
-        ("---\nname: &a x\ndescription: *a\n---\n", "front matter has no aliases"),
+        ("---\nname: &a x\ndescription: *a\n---\n", "front matter has no anchors and no aliases"),
         ("---\nname: x\ndescription: !!python/object:os.system y\n---\n", "s/SKILL.md:3: front matter has no tags"),
         ("---\nname: x\ndescription: y\n<<: {a: b}\n---\n", "s/SKILL.md:4: expected a key that is a text"),
         (f"---\n{'[' * 10000}\n---\n", "front matter is nested too deeply"),

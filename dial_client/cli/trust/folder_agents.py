@@ -35,6 +35,7 @@ def find_folder_agents(settings: Settings) -> list[FoundFile]:
 def parse_agents(files: Iterable[FoundFile]) -> tuple[Agent, ...]:
     """Return the agents of files; of two of one name the first. A warning names each file that is wrong."""
     agents: dict[str, Agent] = {}
+    paths: dict[str, Path] = {}
     for file in files:
         from dial_client.settings.agent_files import parse_agent
 
@@ -44,7 +45,8 @@ def parse_agents(files: Iterable[FoundFile]) -> tuple[Agent, ...]:
             warn_once(f"not used: {error}")
         else:
             if agents.setdefault(agent.name, agent) is not agent:
-                warn_once(f"not used: {file.path}: there is an agent {agent.name} already")
+                warn_once(f"not used: {file.path}: there is an agent {agent.name} already, in {paths[agent.name]}")
+            paths.setdefault(agent.name, file.path)
     return tuple(agents.values())
 
 
