@@ -58,7 +58,7 @@ def _compose(text: str, path: str, expected: str) -> Any:
     """Return the node of front matter, which is a mapping without anchors, tags and repeated keys."""
     from yaml import MarkedYAMLError, SafeLoader, YAMLError
 
-    class Loader(SafeLoader):
+    class Loader(SafeLoader):  # type: ignore[misc]  # PyYAML has no types
         def compose_node(self, parent: Any, index: Any) -> Any:
             event: Any = self.peek_event()
             if event.anchor is not None:  # of an anchor or of an alias: the nodes do not tell that there was one
