@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.program import entry, environment, trust
 from tests.support.pseudo_terminal import Terminal, plain, terminal
+from tests.support.screens import screen
 
 QUESTION = "[v]iew the whole file:"
 CHANGE_QUESTION = "[v]iew every line:"
@@ -231,3 +232,16 @@ def test_without_trust_the_users_own_configuration_is_used(tmp_path: Path) -> No
     assert f"configuration: {own / 'servers.json'}" in shown
     assert "raw: ready" in shown
     assert "evil: " not in shown
+
+
+def test_the_sentences_of_the_questions_are_not_broken_within_words(tmp_path: Path) -> None:
+    found(tmp_path)
+    agents = tmp_path / ".dial" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "reviewer.md").write_text("---\ndescription: Reviews.\n---\n", encoding="utf-8")
+    (tmp_path / "replies.json").write_text('["Done."]', encoding="utf-8")
+    with screen(tmp_path, "-m", "scripted:replies.json", columns=60) as person:
+        person.until("[v]iew the whole file:")
+        person.type("t\r")
+        shown = person.until("[v]iew every line:")
+    assert "This folder has texts for the model, which you have not\n  trusted:" in shown

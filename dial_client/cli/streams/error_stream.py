@@ -59,12 +59,13 @@ def warn_once(text: str) -> None:
     warn(text)
 
 
-def print_to_stderr(line: str) -> None:
-    """Print a line on standard error, with word wrap in a terminal; a screen in the terminal wraps lines itself.
+def print_to_stderr(*lines: str) -> None:
+    """Print lines on standard error, with word wrap in a terminal; a screen in the terminal wraps lines itself.
 
     Args:
-        line: The line, escaped already.
+        lines: The lines, escaped already.
     """
+    line = "\n".join(lines)
     is_wrapped = sys.stderr.isatty() and not isinstance(sys.stderr, PrintedStream)
     shown = break_words(line, shutil.get_terminal_size().columns) if is_wrapped else line
     try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from anyio import lowlevel
 
 from dial_client.cli.options import Options
-from dial_client.cli.streams.error_stream import warn_once
+from dial_client.cli.streams.error_stream import print_to_stderr, warn_once
 from dial_client.cli.streams.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.cli.streams.word_wrap import find_terminal_width
 from dial_client.cli.trust.folder_agents import find_folder_agents, list_own_agents, parse_agents
@@ -191,33 +191,33 @@ async def _ask_for_trust(texts: Sequence[FoundText], before: Sequence[TrustedFil
     from dial_client.cli.trust.trust_summary import number_lines
 
     width = find_terminal_width(sys.stderr)
-    _print_to_user("This folder has texts for the model, which you have not trusted:")
+    print_to_stderr("This folder has texts for the model, which you have not trusted:")
     for text, known in zip(texts, before, strict=True):
         file, lines = text.file, _show(text, known, width)
         changed = "" if known is None else ", changed since you trusted it"
-        _print_to_user(f"{escape_line(str(file.path))} ({count_noun(len(file.text.splitlines()), 'line')}{changed})")
+        print_to_stderr(f"{escape_line(str(file.path))} ({count_noun(len(file.text.splitlines()), 'line')}{changed})")
         if Path(file.target).parent != Path(file.location).parent:
-            _print_to_user(f"  it is a link to: {escape_line(file.target)}")
+            print_to_stderr(f"  it is a link to: {escape_line(file.target)}")
         hidden = len(lines) - MAX_SHOWN_LINES
         shown = lines if hidden <= 0 else [*lines[:MAX_SHOWN_LINES], f"  … {count_noun(hidden, 'more line')}"]
-        _print_to_user(*shown)
-    _print_to_user(
+        print_to_stderr(*shown)
+    print_to_stderr(
         "The model would follow them as your own instructions, or be offered them as commands, skills and agents."
     )
     while True:
         match await _ask():
             case "t" | "trust":
-                _print_to_user("Trusted, until they change; `dial-chat trust --revoke FILE` revokes this.")
+                print_to_stderr("Trusted, until they change; `dial-chat trust --revoke FILE` revokes this.")
                 return True
             case "" | "n" | "no" | "not now":
-                _print_to_user("Not used; you are asked again when they change.")
+                print_to_stderr("Not used; you are asked again when they change.")
                 return False
             case "v" | "view":
                 for text in texts:
-                    _print_to_user(escape_line(str(text.file.path)), number_lines(text.file.text, width))
-                    _print_to_user(*_name_files(text, {}))
+                    print_to_stderr(escape_line(str(text.file.path)), number_lines(text.file.text, width))
+                    print_to_stderr(*_name_files(text, {}))
             case _:
-                _print_to_user("Please answer t, n or v.")
+                print_to_stderr("Please answer t, n or v.")
 
 
 def _show(text: FoundText, known: TrustedFile | None, width: int | None) -> list[str]:
@@ -260,7 +260,3 @@ def _find_declined_folder() -> Path:
     from platformdirs import user_data_dir
 
     return Path(user_data_dir("dial-client"), "declined-files")
-
-
-def _print_to_user(*texts: str) -> None:
-    print("\n".join(texts), file=sys.stderr, flush=True)

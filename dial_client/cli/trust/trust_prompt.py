@@ -9,6 +9,7 @@ from pathlib import Path
 from anyio import lowlevel
 
 from dial_client.cli.options import ExitCode
+from dial_client.cli.streams.error_stream import print_to_stderr
 from dial_client.cli.streams.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.cli.streams.word_wrap import find_terminal_width
 from dial_client.cli.trust.folder_skills import SKILL_FILE, read_found_skill
@@ -49,14 +50,14 @@ async def ask_for_trust(review: FileReview) -> bool:
     shown = render_rows(rows, find_terminal_width(sys.stderr))
     location = escape_line(found.location)
     if review.trusted is not None:
-        _print_to_user(f"This file has changed since you trusted it: {location}")
+        print_to_stderr(f"This file has changed since you trusted it: {location}")
         if review.trusted.target != found.target:
-            _print_to_user(f"  it is now a link to: {escape_line(found.target)}")
+            print_to_stderr(f"  it is now a link to: {escape_line(found.target)}")
     else:
-        _print_to_user(f"A configuration was found in this folder, which you have not trusted: {location}")
-    _print_to_user("It would do this:", shown)
-    _print_to_user(summarize_counts(outline))  # last, because a long file pushes its beginning off the screen
-    _print_to_user("Its programs run as you, with all your permissions. Nothing in it is used unless you trust it.")
+        print_to_stderr(f"A configuration was found in this folder, which you have not trusted: {location}")
+    print_to_stderr("It would do this:", shown)
+    print_to_stderr(summarize_counts(outline))  # last, because a long file pushes its beginning off the screen
+    print_to_stderr("Its programs run as you, with all your permissions. Nothing in it is used unless you trust it.")
     while True:
         match await _ask(_QUESTION):
             case "t" | "trust":
@@ -65,9 +66,9 @@ async def ask_for_trust(review: FileReview) -> bool:
             case "n" | "no" | "not now":
                 return False
             case "v" | "view":
-                _print_to_user(number_lines(found.text, find_terminal_width(sys.stderr)))
+                print_to_stderr(number_lines(found.text, find_terminal_width(sys.stderr)))
             case _:
-                _print_to_user("Please answer t, n or v.")
+                print_to_stderr("Please answer t, n or v.")
 
 
 async def ask_about_changes(review: FileReview) -> bool:
@@ -79,17 +80,17 @@ async def ask_about_changes(review: FileReview) -> bool:
     width = find_terminal_width(sys.stderr)
     lines = render_rows(build_change_rows(review.asked), width).split("\n")
     hidden = len(lines) - MAX_CHANGE_LINES
-    _print_to_user(f"This file has changed since you trusted it: {escape_line(review.found.location)}")
+    print_to_stderr(f"This file has changed since you trusted it: {escape_line(review.found.location)}")
     if hidden > 0:
         hidden += 1  # the line that says so
         lines, more = lines[:-hidden], f"… {count_noun(hidden, 'more line')}: v shows all of them"
-        _print_to_user(*lines, more)
+        print_to_stderr(*lines, more)
     else:
-        _print_to_user(*lines)
+        print_to_stderr(*lines)
     while True:
         match await _ask(_CHANGE_QUESTION):
             case "t" | "trust" if hidden > 0:
-                _print_to_user("Not all changes were shown: v shows the others.")
+                print_to_stderr("Not all changes were shown: v shows the others.")
             case "t" | "trust":
                 _store_trust(review)
                 return True
@@ -97,10 +98,10 @@ async def ask_about_changes(review: FileReview) -> bool:
                 return False
             case "v" | "view":
                 hidden = 0
-                _print_to_user(render_rows(build_change_rows(review.asked), width))
-                _print_to_user(render_rows(diff_text(review.trusted.text, review.found.text), width))
+                print_to_stderr(render_rows(build_change_rows(review.asked), width))
+                print_to_stderr(render_rows(diff_text(review.trusted.text, review.found.text), width))
             case _:
-                _print_to_user("Please answer t, n or v.")
+                print_to_stderr("Please answer t, n or v.")
 
 
 async def _ask(question: str) -> str:
@@ -116,13 +117,9 @@ def _store_trust(review: FileReview) -> None:
     try:
         trust_now(review.found, review.env_files)
     except ConfigError as error:
-        _print_to_user(f"dial-chat: {escape_line(str(error))}: it is trusted for this run only")
+        print_to_stderr(f"dial-chat: {escape_line(str(error))}: it is trusted for this run only")
     else:
-        _print_to_user("Trusted, until it changes; `dial-chat trust --revoke` revokes this.")
-
-
-def _print_to_user(*texts: str) -> None:
-    print("\n".join(texts), file=sys.stderr, flush=True)
+        print_to_stderr("Trusted, until it changes; `dial-chat trust --revoke` revokes this.")
 
 
 async def manage(file: Path | None, *, list_all: bool, revoke: bool, as_json: bool) -> int:
