@@ -31,6 +31,9 @@ BLOCK = 10
 WARM_UP = 50
 """Calls of each program before the first one that is measured."""
 TEXT = "a word that comes back"
+DIRECT, GATEWAY = "the server itself", "dial-chat gateway"
+GOALS = "0.5 ms of a processor, 3 ms at p99; first list after 600 ms; 140 MB"
+"""What the gateway is to cost at most on a machine that does nothing else."""
 
 
 class Program:
@@ -142,6 +145,29 @@ class Called:
         return Row(name, version, statistics.median(self.blocks), min(self.blocks), p50, p99, len(self.times))
 
 
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What the gateway adds to a call of a direct connection, in milliseconds; `GOALS` has what it may."""
+
+    version: str
+    processor: float
+    """All processor time of the gateway: the server's own is spent with and without it."""
+    least: float
+    """The same in the best block."""
+    p50: float
+    p99: float
+
+
+def find_added(rows: Sequence[Row]) -> list[Added]:
+    """Return what the gateway adds, by revision."""
+    direct = {row.version: row for row in rows if row.program == DIRECT}
+    return [
+        Added(row.version, row.processor, row.least, row.p50 - before.p50, row.p99 - before.p99)
+        for row in rows
+        if row.program == GATEWAY and (before := direct[row.version])
+    ]
+
+
 @contextmanager
 def home(entries: Mapping[str, Any]) -> Iterator[tuple[list[str], dict[str, str]]]:
     """Yield the command of the gateway for servers, and an environment with folders of its own."""
@@ -164,11 +190,11 @@ def measure_calls(version: str, calls: int) -> list[Row]:
     with ExitStack() as stack:
         gateway, environment = stack.enter_context(home(entries))
         commands = {
-            "the server itself": server,
+            DIRECT: server,
             "the SDK's server alone": [*floor, "server"],
             "the shortest proxy without the SDK": [*floor, "plain", *server],
             "the shortest proxy with the SDK": [*floor, "proxy", *server],
-            "dial-chat gateway": gateway,
+            GATEWAY: gateway,
         }
         called: dict[str, Called] = {}
         for title, command in commands.items():
@@ -252,11 +278,14 @@ def print_table(rows: Sequence[Row], start: Start) -> None:
     for row in rows:
         figures = f"{row.processor:8.3f}{row.least:8.3f}{row.p50:9.3f}{row.p99:9.3f}{row.calls:7}"
         print(f"{row.program:<36}{row.version:<12}{figures}")
-    print(f"\nfirst list with {start.servers} servers, warm cache: {start.first_list_ms:.0f} ms", end="")
+    for added in find_added(rows):
+        print(f"\nadded to a direct call, {added.version}: {added.processor:.3f} ms of a processor", end="")
+        print(f" (least {added.least:.3f}), p50 {added.p50:.3f} ms, p99 {added.p99:.3f} ms", end="")
+    print(f"\n\nfirst list with {start.servers} servers, warm cache: {start.first_list_ms:.0f} ms", end="")
     print(f" ({start.first_list_processor_ms:.0f} ms of a processor)")
     print(f"  the SDK's server alone: {start.floor_ms:.0f} ms ({start.floor_processor_ms:.0f} ms)", end="")
     print(f"; a Python that imports the SDK's server: {start.import_ms:.0f} ms")
-    print(f"memory with {start.servers} servers of 10 tools: {start.memory_mb:.1f} MB\n{machine()}")
+    print(f"memory with {start.servers} servers of 10 tools: {start.memory_mb:.1f} MB\ngoals: {GOALS}\n{machine()}")
 
 
 def main() -> None:
@@ -274,7 +303,9 @@ def main() -> None:
     rows = [row for version in (LEGACY, MODERN) for row in measure_calls(version, calls)]
     start = measure_start(servers, repeats)
     if options.json:
-        print(json.dumps({"machine": machine(), "calls": [asdict(row) for row in rows], "start": asdict(start)}))
+        added = [asdict(figures) for figures in find_added(rows)]
+        calls = [asdict(row) for row in rows]
+        print(json.dumps({"machine": machine(), "calls": calls, "added": added, "start": asdict(start)}))
     else:
         print_table(rows, start)
 
