@@ -26,9 +26,9 @@ only; empty fields are left out:
 * ``error``: the text of the error that ended the turn;
 * ``refused``: true if that error refused the question, so that later requests leave it out (`history.find_sent`);
 * ``calls``: ``{"id", "server", "tool", "duration_s"}`` for each finished call, with ``changed_arguments`` if an
-  approver changed them. The call of an agent has ``calls`` too: the name, the arguments and the beginning of the result
-  of each call of the agent (`turns.turn_recorder`). A call that the endpoint ran itself has its whole record and
-  ``round``, the number of earlier replies with calls;
+  approver changed them. The call of an agent has ``calls`` too, and so has that of a program in code mode: the name,
+  the arguments and the beginning of the result of each call of its own (`turns.turn_recorder`). A call that the
+  endpoint ran itself has its whole record and ``round``, the number of earlier replies with calls;
 * ``reasoning``: ``{"reply", "text"}`` for each part of the model's reasoning; ``reply`` is the number of earlier
   messages of the model.
 """
@@ -61,6 +61,7 @@ from dial_client.messages.turn_result import Turn
 from dial_client.runtime.logs import get_logger
 from dial_client.settings.agent import AGENTS
 from dial_client.stores.conversation_store import ConversationStore
+from dial_client.tools.catalog import RUN_CODE
 from dial_client.turns.status_text import STORING
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
@@ -352,14 +353,17 @@ def build_turn_entry(turn: TurnHandle, result: Turn, model: str) -> Message:
 def _describe_calls(turn: TurnHandle, result: Turn) -> Iterator[dict[str, Any]]:
     rounds = {id(record): number for number, record in turn.recorder.endpoint_calls}
     for record in result.tool_calls:
+        if record.parent:
+            continue  # among those of its program
         if record.by_endpoint:
             yield record.to_dict() | ({"round": rounds[id(record)]} if id(record) in rounds else {})
             continue
         call = {"id": record.call.id, "server": record.server, "tool": record.tool, "duration_s": record.duration}
         if (changed := record.changed_arguments) is not None:
             call["changed_arguments"] = dict(changed)
-        if (agent := turn.recorder.agent_calls.get(record.call.id)) is not None and record.server == AGENTS:
-            call["calls"] = agent.to_list()
+        is_caller = record.server == AGENTS or (not record.server and record.tool == RUN_CODE)
+        if is_caller and (nested := turn.recorder.nested_calls.get(record.call.id)) is not None:
+            call["calls"] = nested.to_list()
         yield call
 
 

@@ -44,9 +44,9 @@ from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import ToolCallRecord, Turn
 from dial_client.turns.prices import compute_cost
 
-# The most calls of an agent that are kept, and the most characters of the arguments and of the result of each.
-MAX_AGENT_CALLS = 100
-MAX_AGENT_CHARS = 2_000
+# The most calls of an agent or snippet that are kept, and the most characters of arguments and result of each.
+MAX_NESTED_CALLS = 100
+MAX_NESTED_CHARS = 2_000
 
 
 def find_question(messages: Sequence[Message], *, is_resumed: bool = False) -> tuple[Message, ...]:
@@ -99,8 +99,8 @@ class TurnRecorder:
         """The calls of snippets that have ended, each with the number of rounds up to it."""
         # The running calls by id, each with its start time by `time.monotonic`.
         self._started: dict[str, tuple[ToolCallStarted, float]] = {}
-        self.agent_calls: dict[str, AgentCalls] = {}
-        """The calls of the agents that the turn has called, by the ids of the calls of the agents."""
+        self.nested_calls: dict[str, NestedCalls] = {}
+        """The calls of the agents and snippets that the turn has called, by the ids of their own calls."""
         self._notes: dict[str, None] = {}
         self.request_usages: list[Usage] = []
         """The usage of each request so far."""
@@ -131,7 +131,8 @@ class TurnRecorder:
             case RoundStarted(depth):
                 self._depth = depth
             case AgentEvent(call_id, _, inner):
-                self.agent_calls.setdefault(call_id, AgentCalls()).record(inner)
+                parent = self._find_parent(call_id)
+                self._find_nested(parent or call_id).record(event if parent else inner)
             case MessageCompleted(message):
                 self._messages.append(message)
                 self._text_deltas.clear()
@@ -140,6 +141,8 @@ class TurnRecorder:
                     self._rounds.append(dict.fromkeys(call.id for call in message.tool_calls))
             case ToolCallStarted():
                 self._started[event.call.id] = (event, time.monotonic())
+                if event.parent:
+                    self._find_nested(event.parent).record(event)
             case ToolCallFinished():
                 self._record_end(event)
 
@@ -156,8 +159,17 @@ class TurnRecorder:
         elif started.parent:
             # Not a call of the round: the snippet is, by whose result the limits of a turn judge.
             self.inner_calls.append((len(self._rounds), record))
+            self._find_nested(started.parent).record(event)
         else:
             self._rounds[-1][result.tool_call_id] = record
+
+    def _find_nested(self, id_: str) -> NestedCalls:
+        return self.nested_calls.setdefault(id_, NestedCalls())
+
+    def _find_parent(self, id_: str) -> str:
+        """Return the id of the snippet that makes a running call; empty for a call of the model."""
+        started = self._started.get(id_)
+        return "" if started is None else started[0].parent
 
     @property
     def seconds(self) -> float:
@@ -332,31 +344,34 @@ def _build_key(record: ToolCallRecord) -> tuple[str, str, str | None, Content]:
     return call.name, arguments, call.unreadable, record.result.content
 
 
-class AgentCalls:
-    """The calls of one agent, which are shown below the call of the agent; long texts are cut."""
+class NestedCalls:
+    """The calls of one agent or snippet, which are shown below its own call; long texts are cut."""
 
     def __init__(self) -> None:
         self._calls: list[dict[str, Any]] = []
         # The place of each running call; ids are unique within a round of the agent only.
         self._running: dict[str, int] = {}
-        self._agents: dict[int, AgentCalls] = {}
+        self._agents: dict[int, NestedCalls] = {}
 
     def record(self, event: ToolCallStarted | ToolCallFinished | AgentEvent) -> None:
-        """Record an event of the agent's turn."""
+        """Record an event of the agent's turn, or of a call of the snippet."""
         match event:
-            case ToolCallStarted(call, server) if len(self._calls) < MAX_AGENT_CALLS:
-                arguments = call.arguments if len(str(call.arguments)) <= MAX_AGENT_CHARS else {}
+            case ToolCallStarted(call, server, parent=parent) if len(self._calls) < MAX_NESTED_CALLS:
+                arguments = call.arguments if len(str(call.arguments)) <= MAX_NESTED_CHARS else {}
                 self._running[call.id] = len(self._calls)
-                self._calls.append({"id": call.id, "name": call.name, "server": server, "arguments": dict(arguments)})
+                # A snippet of the agent: its calls follow its own.
+                program = {"parent": parent} if parent in self._running else {}
+                fields = {"id": call.id, "name": call.name, "server": server, "arguments": dict(arguments)}
+                self._calls.append(fields | program)
             case ToolCallFinished(result, _, duration) if result.tool_call_id in self._running:
                 content = result.content if isinstance(result.content, str) else extract_text(result.content)
                 self._calls[self._running.pop(result.tool_call_id)] |= {
                     "duration_s": round(duration, 4),
                     "is_error": not result.success,
-                    "content": content_to_json(content[:MAX_AGENT_CHARS]),
+                    "content": content_to_json(content[:MAX_NESTED_CHARS]),
                 }
             case AgentEvent(call_id, _, inner) if call_id in self._running:
-                self._agents.setdefault(self._running[call_id], AgentCalls()).record(inner)
+                self._agents.setdefault(self._running[call_id], NestedCalls()).record(inner)
 
     def to_list(self) -> list[dict[str, Any]]:
         """Return the calls in JSON types, each with the ``calls`` of its own if it is the call of an agent."""

@@ -1,4 +1,7 @@
-"""Agents on the page: the completion of their names, their calls below their own call, and who has the conversation."""
+"""Agents on the page: the completion of their names, their calls below their own call, and who has the conversation.
+
+The calls of programs are shown as those of agents are.
+"""
 
 from __future__ import annotations
 
@@ -86,3 +89,39 @@ def test_a_question_marks_the_call_of_the_agent_that_asks_also_if_ids_are_equal(
         tab.click("[data-shortcut=y]")
         tab.until("document.querySelector('.turn-foot')")
         assert tab.run(f"{WAITING}.length") == 0
+
+
+PROGRAM = """\
+import asyncio
+rows = await asyncio.gather(*[echo(text=name) for name in ("tea", "milk")])
+try:
+    await echo(text="coffee")
+except PermissionError:
+    print("no coffee")
+len(rows)"""
+
+
+def test_the_calls_of_a_program_are_below_its_own_call_and_one_of_them_can_wait(
+    tmp_path: Path, chromium: Browser
+) -> None:
+    pytest.importorskip("pydantic_monty", reason="the extra 'code' is not installed")
+    replies = [{"tool_calls": [{"name": "run_code", "arguments": {"code": PROGRAM}}]}, "Two rows."]
+    servers = {"raw": python_server(HERE / "raw.py")}
+    own, inner = ".answer > .call > details", ".tool-body > .agent-calls > .call .tool"
+    with serve_page(tmp_path, replies, servers, "--tool-format", "code") as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "look at the menu")
+        for count in (2, 1):
+            tab.until(f"document.querySelectorAll('{own} {inner}[data-state=waiting]').length === {count}")
+            tab.click(".request-buttons .primary")
+        tab.until("document.querySelector('.request')?.innerText.includes('coffee')")
+        tab.click(".request-denial .button")
+        tab.until("document.querySelector('.turn-foot')")
+        for _ in range(2):
+            assert tab.run("document.querySelectorAll('.answer > .call').length") == 1
+            states = f"[...document.querySelectorAll('{own} > {inner}')].map((card) => card.dataset.state).join()"
+            assert sorted(tab.run(states).split(",")) == ["done", "done", "failed"]
+            assert read_text(tab, f"{own} > .tool-body > section pre") == PROGRAM
+            assert "no coffee" in read_text(tab, f"{own} > .tool-body > .tool-result pre")
+            tab.reload()
+            tab.until("document.querySelector('.turn-foot')")

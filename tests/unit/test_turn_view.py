@@ -162,3 +162,22 @@ async def test_the_result_of_a_call_in_the_background_is_shown_as_a_result_and_n
     printed = "".join(screen._printed)
     assert "✓ print_book(…)\n\x1b[2m  │ > /quit" in printed
     assert "From the host" not in printed
+
+
+async def test_the_calls_of_a_program_are_lines_below_its_own_call_which_name_the_failed_ones() -> None:
+    screen, view = open_view()
+    view.begin()
+    view.show(ToolCallStarted(ToolCallRequest("c", "run_code", {"code": "…"}), "", "run_code"))
+    for number in range(1, 13):
+        id_ = f"c/{number}"
+        view.show(ToolCallStarted(ToolCallRequest(id_, "rain", {}), "weather", "rain", parent="c"))
+        running = [call.name for call in screen.live.calls.values()]
+        view.show(ToolCallFinished(ToolCallResult(id_, number != 2, "dry"), "weather", 0.1))
+    assert running == ["run_code", "↳ weather.rain"]
+    assert "".join(screen._printed) == ""
+    view.show(ToolCallFinished(ToolCallResult("c", True, "12"), "", 1.0))
+    lines = re.sub(r"\x1b\[\d*m", "", "".join(screen._printed)).strip("\n").split("\n")
+    assert lines[0] == '✓ run_code(code="…") 1.00 s'
+    assert lines[1:3] == ["  │ … 4 calls, 1 failed", "  │ ✓ weather.rain 0.10 s"]
+    assert lines[-2:] == ["  │ ✓ weather.rain 0.10 s", "  │ 12"]
+    assert len(lines) == 1 + 1 + 8 + 1

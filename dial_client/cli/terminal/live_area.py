@@ -30,8 +30,8 @@ from dial_client.tools.result_content import describe_cut, drop_change_note
 PREVIEW_LINES = 2
 # The maximum rows of an error.
 MAX_ERROR_ROWS = 4
-# The most calls of an agent that are shown below its own call: the last ones.
-MAX_AGENT_CALLS = 8
+# The most calls of an agent or snippet that are shown below its own call: the last ones.
+MAX_NESTED_CALLS = 8
 # The maximum characters of a result that are searched for lines of the preview.
 MAX_PREVIEWED = 20_000
 BAR_COLUMNS = 12
@@ -71,8 +71,10 @@ class RunningCall:
     waits: int = 0
     """The number of questions to the user that it waits for: an approval, or forms of its server."""
     server: str = ""
-    agent_calls: list[str] = field(default_factory=list)
-    """The ended calls of an agent, each in one line without its indentation."""
+    parent: str = ""
+    """The id of the call of the snippet that makes it; empty for a call of the model."""
+    nested_calls: list[str] = field(default_factory=list)
+    """The ended calls of an agent or snippet, each in one line without its indentation."""
     agent_names: dict[tuple[str, str], str] = field(default_factory=dict)
     """The running calls of an agent, and of those that it calls, by the path of the agent and the id of the call."""
     was_asked_about: bool = False
@@ -130,7 +132,7 @@ def format_finished_call(
     tail = f" {facts}" if facts else ""
     called = _format_call(call.name, call.arguments, max(12, columns - count_cells(tail) - 3))
     yield fit_styled(sign, colour, f" {called}", tail, theme, columns)
-    yield from (style(fit(f"{BAR}{line}", columns - 1), theme.faint) for line in _shorten_agent(call.agent_calls))
+    yield from (style(fit(f"{BAR}{line}", columns - 1), theme.faint) for line in _shorten_nested(call.nested_calls))
     if result.success:
         yield from (style(fit(f"{BAR}{line}", columns - 1), theme.faint) for line in _preview(text))
         return
@@ -141,18 +143,19 @@ def format_finished_call(
         yield style(fit(f"{BAR}{row}", columns - 1), theme.failure)
 
 
-def describe_agent_call(event: ToolCallFinished, name: str, level: int) -> str:
-    """Return the line of an ended call of an agent, indented by the number of agents above it."""
+def describe_nested_call(event: ToolCallFinished, name: str, level: int) -> str:
+    """Return the line of an ended call of an agent or snippet, indented by the number of agents above it."""
     sign = "✓" if event.result.success else "✗"
     line = f"{sign} {to_one_line(name, MAX_CHARS)} {format_duration(event.result, event.duration)}"
     return f"{'  ' * level}{line}".rstrip()
 
 
-def _shorten_agent(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the last calls of an agent, after the number of those before them."""
-    if (left := len(lines) - MAX_AGENT_CALLS) > 0:
-        yield f"… {left:,} calls"
-    yield from lines[-MAX_AGENT_CALLS:]
+def _shorten_nested(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the last calls of an agent or snippet, after the number of those before them."""
+    if (left := len(lines) - MAX_NESTED_CALLS) > 0:
+        failed = sum(line.lstrip().startswith("✗") for line in lines[:left])
+        yield f"… {left:,} calls{f', {failed:,} failed' if failed else ''}"
+    yield from lines[-MAX_NESTED_CALLS:]
 
 
 def fit_styled(sign: str, colour: str, text: str, tail: str, theme: Theme, columns: int) -> str:

@@ -20,7 +20,7 @@ from dial_client.cli.terminal.live_area import (
     BAR,
     Activity,
     RunningCall,
-    describe_agent_call,
+    describe_nested_call,
     format_finished_call,
     format_late_result,
 )
@@ -257,7 +257,9 @@ class TurnView(TurnSink):
         call = event.call
         name, arguments = describe(call, event.server, event.tool)
         name = f"{INNER}{name}" if event.parent else name
-        self._running[call.id] = RunningCall(name, arguments, time.monotonic(), server=event.server)
+        self._running[call.id] = RunningCall(
+            name, arguments, time.monotonic(), server=event.server, parent=event.parent
+        )
         self._screen.live.calls = self._running
         self._screen.refresh()
         self._find_shown(call.id).set()
@@ -273,7 +275,7 @@ class TurnView(TurnSink):
             running.agent_names[event.agent, inner.call.id] = describe_name(inner.call, inner.server, inner.tool)
         else:
             name = running.agent_names.pop((event.agent, inner.result.tool_call_id), "")
-            running.agent_calls.append(describe_agent_call(inner, name, level))
+            running.nested_calls.append(describe_nested_call(inner, name, level))
 
     def _finish_call(self, event: ToolCallFinished) -> None:
         result, duration = event.result, event.duration
@@ -283,8 +285,11 @@ class TurnView(TurnSink):
             return
         if event.changed_arguments is not None:
             running.arguments = describe_arguments(event.changed_arguments)
-        lines = format_finished_call(running, result, duration, self._screen.columns, self._screen.theme)
-        if self._shows_calls:
+        if (parent := self._running.get(running.parent)) is not None:
+            name = running.name.removeprefix(INNER)
+            parent.nested_calls.append(describe_nested_call(event, name, 0))
+        elif self._shows_calls:
+            lines = format_finished_call(running, result, duration, self._screen.columns, self._screen.theme)
             self._print_part("\n".join(lines), is_call=True)
             self._show_images(result.content)
         if self._running:

@@ -25,7 +25,7 @@ export class ToolCard {
   #preview = el("span.tool-preview", { "aria-hidden": "true" });
   #previewText = "";
   #progress = el("div.tool-progress", { hidden: true });
-  /** The calls of an agent, which are cards of their own: by their ids, which are unique within a round of the agent. */
+  /** The calls of an agent or a program, which are cards of their own: by their ids, unique within a round of the agent. */
   #inner = new Map();
   #innerCalls = el("div.agent-calls", { hidden: true });
   #result = el("div.tool-result", { hidden: true });
@@ -37,7 +37,9 @@ export class ToolCard {
   constructor({ id, name, arguments: args, unreadable }, server) {
     this.id = id;
     this.name = name;
-    const text = unreadable === undefined ? toJson(args ?? {}) : escapeInvisible(unreadable);
+    // A program is shown as it was written, and not as a string of JSON.
+    const plain = unreadable ?? (name === "run_code" && !server && typeof args?.code === "string" ? args.code : null);
+    const text = plain === null ? toJson(args ?? {}) : escapeInvisible(plain);
     const isEmpty = unreadable === undefined && Object.keys(args ?? {}).length === 0;
     const isKnown = args !== null;
     this.#previewText = isEmpty ? "" : previewArguments(args, unreadable);
@@ -80,30 +82,32 @@ export class ToolCard {
 
   /** Show an event of the agent that the call has called: {event, data}, as of a turn. */
   handleAgent({ event, data }) {
-    if (event === "tool_call") this.#addInner(data, data.server).startTimer();
+    if (event === "tool_call") this.addInner(data, data.server).startTimer();
     else if (event === "tool_result") this.#inner.get(data.tool_call_id)?.finish({ ...data, duration: data.duration_s });
     else this.#inner.get(data.id)?.handleAgent(data);
   }
 
-  /** Show the stored calls of the agent that the call has called. */
-  addAgentCalls(calls) {
+  /** Show the stored calls of the agent or program that the call has started. */
+  addInnerCalls(calls) {
     for (const call of calls) {
-      const card = this.#addInner(call, call.server);
-      card.addAgentCalls(call.calls ?? []);
+      const card = this.addInner(call, call.server);
+      card.addInnerCalls(call.calls ?? []);
       if (call.content === undefined) card.stop();
       else card.finish({ success: !call.is_error, content: call.content, duration: call.duration_s });
     }
   }
 
-  #addInner(call, server) {
+  /** Show a call that an agent or program makes, or a program of the agent; return its card. */
+  addInner(call, server) {
     const card = new ToolCard(call, server);
     this.#inner.set(call.id, card);
-    this.#innerCalls.hidden = false;
-    this.#innerCalls.append(card.element);
+    const calls = (this.#inner.get(call.parent) ?? this).#innerCalls;
+    calls.hidden = false;
+    calls.append(card.element);
     return card;
   }
 
-  /** Return the last call of the agent with an id; undefined if there is none. */
+  /** Return the last call of the agent or program with an id; undefined if there is none. */
   findInner(id) {
     return this.#inner.get(id);
   }

@@ -116,6 +116,13 @@ export class TurnView {
     if (isLive) card.startTimer();
   }
 
+  /** Show a running call that a program makes, whose id is as unique as that of the program's own call. */
+  #addInner(call) {
+    const card = this.#cards.get(call.parent).addInner(call, call.server);
+    this.#cards.set(call.id, card);
+    card.startTimer();
+  }
+
   /** Return the card of a call. `agentCalls`: the ids of the calls of the agents that lead to it. */
   card(id, agentCalls = []) {
     const [first, ...others] = [...agentCalls, id];
@@ -165,6 +172,10 @@ export class TurnView {
         this.addReasoning(data.text);
         break;
       case "tool_call":
+        if (this.#cards.has(data.parent)) {
+          this.#addInner(data);
+          break;
+        }
         this.#spoken.append("\n\n");
         this.addCall(data, data.server, { isLive: true });
         break;
@@ -278,7 +289,7 @@ export class TurnView {
       const duration = record?.duration_s;
       const { content, app } = message;
       const background = goesOn(content);
-      this.card(message.tool_call_id)?.addAgentCalls(record?.calls ?? []);
+      this.card(message.tool_call_id)?.addInnerCalls(record?.calls ?? []);
       this.card(message.tool_call_id)?.finish({ success: !message.is_error, content, duration, app, background });
       return;
     }
