@@ -310,8 +310,9 @@ class ModelInfo:
     """Instructions on tool use that replace the client's own; empty for no instructions, None for the client's own."""
     fenced_calls: bool = False
     """True if a code fence with a call, at the end of a reply, counts as a tool call: small models write calls so."""
-    writes_code: bool = False
-    """True if the model calls tools by programs where the tool format is ``auto``, and the extra ``code`` is there."""
+    writes_code: bool | None = None
+    """Whether the model calls tools by programs where no tool format is named, or ``auto``, and the extra ``code`` is
+    there; None if its name decides this, for ``auto`` alone."""
     searches_tools: bool = False
     """True if the endpoint itself searches the tools that are `ToolSpec.deferred`."""
     structured_output: StructuredOutput = StructuredOutput.NONE

@@ -6,6 +6,7 @@ not identify an endpoint, because any program may listen on it. docs/models.md d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
@@ -97,6 +98,20 @@ PRESETS: Mapping[str, Preset] = {
     "openrouter": Preset(url="https://openrouter.ai/api/v1", hosts=("openrouter.ai",)),
     "groq": Preset(url="https://api.groq.com/openai/v1", hosts=("api.groq.com",)),
 }
+
+
+# Large models, which can write programs that call tools, by their ids at any endpoint; not their small variants.
+_LARGE_MODELS = re.compile(
+    r"claude-(?:fable|mythos|opus|sonnet)-[4-9]"
+    r"|gpt-(?:5\.[4-9]|[6-9])(?!.*(?:mini|nano|luna))"
+    r"|gemini-(?:[3-9][\d.]*-(?:pro|ultra)|[4-9][\d.]*-argon)"
+    r"|deepseek-v[4-9][\d.]*-pro"
+)
+
+
+def writes_code(model: str) -> bool:
+    """Return whether a model is known to be large enough for code mode, by its id at its endpoint."""
+    return _LARGE_MODELS.search(model.lower()) is not None
 
 
 # Prefixes and presets of models that are asked through the vendors' clients (`vendor_clients.open_cloud_model`).

@@ -171,7 +171,7 @@ class ServerSettings:
         return next((seconds for glob, seconds in values if matches_name((glob,), tool)), None)
 
 
-_read_tool_format = build_choice_reader({**{kind: kind for kind in ToolFormat}, "auto": None})
+_read_tool_format = build_choice_reader({**{kind: kind for kind in ToolFormat}, "auto": "auto"})
 
 
 # How a terminal tells the user that the program waits for them: a bell, a desktop notification by OSC 9 or OSC 777.
@@ -191,8 +191,9 @@ class ModelProfile:
     model: str = ""
     """The model's id at the endpoint; by default the name of the profile."""
     api_key: Annotated[str, read_line] | None = field(default=None, repr=False)
-    tool_format: Annotated[ToolFormat | None, _read_tool_format] = None
-    """The tool format; None (``auto`` in the file) for native calls, or text if the endpoint has no tool calls."""
+    tool_format: Annotated[ToolFormat | Literal["auto"] | None, _read_tool_format] = None
+    """The tool format; None for native calls, or text if the endpoint has no tool calls; ``auto`` for code mode in
+    place of native calls where the model is large (`EndpointProfile.writes_code`)."""
     settings: ModelSettings = field(default_factory=ModelSettings)
     """The settings for requests that have none of their own; in the file, keys of the profile itself."""
     context_window: int | None = None

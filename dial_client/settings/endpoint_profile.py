@@ -20,8 +20,9 @@ class EndpointProfile:
     text; None for the default."""
     fenced_calls: bool = False
     """A code fence with a call, at the end of a reply, is a tool call: models on local servers write calls so."""
-    writes_code: bool = False
-    """The model calls tools by programs (code mode) if the tool format is ``auto`` and the extra ``code`` is there."""
+    writes_code: bool | None = None
+    """The model calls tools by programs (code mode) unless a tool format is named, if the extra ``code`` is there.
+    None: a large model of `presets.writes_code` does so if the format is ``auto``."""
     tool_name_re: Annotated[str, read_pattern] = ""
     """A regular expression that must match a tool's whole name; names that do not match are mapped to new names."""
     tool_name_len: Annotated[int, (16, 128)] = 64

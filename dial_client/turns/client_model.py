@@ -15,6 +15,7 @@ from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import Downloading, ModelInfo, Preparable, Provider, ToolFormat, ToolFormatHandler
 from dial_client.providers import FallbackProvider, add_fallback_models, is_recording, open_provider
 from dial_client.providers.formats import ActiveFormat, build_handler
+from dial_client.providers.presets import writes_code
 from dial_client.runtime.logs import get_logger
 from dial_client.settings.argument_types import check_members, check_types, describe_type
 from dial_client.settings.config_types import ModelProfile
@@ -124,8 +125,12 @@ class ClientModel:
             check_members(selection.tool_format, ToolFormatHandler, expected)
         provider, profile = selection.open(), selection.profile or ModelProfile("")
         info = provider.info if provider is not None else ModelInfo("")
-        tool_format = selection.tool_format or profile.tool_format or info.tool_format or "auto"
-        chosen_format = choose_format(tool_format, fenced_calls=info.fenced_calls, writes_code=info.writes_code)
+        asked = selection.tool_format or profile.tool_format
+        tool_format = asked or info.tool_format or "auto"
+        # Native calls stay the default: the name of a model decides only for those who ask for ``auto``.
+        is_known = asked == "auto" and writes_code(info.model)
+        is_code = is_known if info.writes_code is None else info.writes_code
+        chosen_format = choose_format(tool_format, fenced_calls=info.fenced_calls, is_code=is_code)
         status_provider = selection.open_status_provider(provider)
         self.provider = provider
         """The provider; None for a client that only calls tools."""
@@ -347,14 +352,14 @@ class ClientModel:
 
 
 def choose_format(
-    tool_format: ToolFormat | ToolFormatHandler | str, *, fenced_calls: bool = False, writes_code: bool = False
+    tool_format: ToolFormat | ToolFormatHandler | str, *, fenced_calls: bool = False, is_code: bool = False
 ) -> ActiveFormat:
     """Return the format of tool calls. The format ``auto`` is the API's own while the endpoint supports that.
 
     Args:
         tool_format: A handler, or the name of a format.
         fenced_calls: The value of `ModelInfo.fenced_calls`.
-        writes_code: The value of `ModelInfo.writes_code`.
+        is_code: Whether ``auto`` is code mode, if the extra is installed.
 
     Raises:
         ConfigError: The format is unknown, or needs an extra that is not installed.
@@ -363,7 +368,7 @@ def choose_format(
         return ActiveFormat(tool_format)
     if tool_format == "auto":
         handler = build_handler(ToolFormat.NATIVE, fenced_calls=fenced_calls)
-        return ActiveFormat(handler, automatic=True, is_code=writes_code and _load_sandbox().is_installed())
+        return ActiveFormat(handler, automatic=True, is_code=is_code and _load_sandbox().is_installed())
     if tool_format == ToolFormat.CODE:
         _load_sandbox().require_installed()
         return ActiveFormat(build_handler(ToolFormat.CODE, fenced_calls=fenced_calls), is_code=True)

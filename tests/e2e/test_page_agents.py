@@ -101,9 +101,7 @@ except PermissionError:
 len(rows)"""
 
 
-def test_the_calls_of_a_program_are_below_its_own_call_and_one_of_them_can_wait(
-    tmp_path: Path, chromium: Browser
-) -> None:
+def test_the_calls_of_a_program_are_below_its_own_call_and_can_wait(tmp_path: Path, chromium: Browser) -> None:
     pytest.importorskip("pydantic_monty", reason="the extra 'code' is not installed")
     replies = [{"tool_calls": [{"name": "run_code", "arguments": {"code": PROGRAM}}]}, "Two rows."]
     servers = {"raw": python_server(HERE / "raw.py")}

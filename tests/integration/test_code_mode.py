@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -303,7 +305,42 @@ async def test_a_program_of_the_embedding_program_runs_without_a_model() -> None
     assert "boom" in str(refused.content)
 
 
-async def test_a_profile_says_whether_auto_is_code_mode() -> None:
+@pytest.mark.parametrize(
+    ("model", "tool_format", "is_code"),
+    [
+        ("anthropic:claude-opus-5-5", "auto", True),
+        ("anthropic:claude-opus-5-5", None, False),
+        ("anthropic:claude-haiku-5-5", "auto", False),
+        ("openai:gpt-6.2-sol", "auto", True),
+        ("openai:gpt-6-luna", "auto", False),
+        ("openai:gpt-5.4-mini", "auto", False),
+        ("routed", "auto", True),
+        ("ollama:qwen3.5", "auto", False),
+        ("large", None, False),
+        ("large, asked", None, True),
+        ("large, not", "auto", False),
+        ("small, but able", None, True),
+    ],
+)
+async def test_auto_is_code_mode_for_large_models_and_native_calls_stay_the_default(
+    model: str, tool_format: str | None, is_code: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY"):
+        monkeypatch.setenv(key, "k")
+    large = {"preset": "openai", "model": "gpt-6-astra"}
+    profiles = {
+        "large": large,
+        "routed": {"preset": "openrouter", "model": "anthropic/claude-sonnet-5-5"},
+        "large, asked": {**large, "tool_format": "auto"},
+        "large, not": {**large, "writes_code": False},
+        "small, but able": {"preset": "openai", "model": "gpt-6-luna", "writes_code": True},
+    }
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {}, "models": profiles}), encoding="utf-8")
+    async with DialClient.from_config(tmp_path / "servers.json", model=model, tool_format=tool_format) as dial:
+        assert dial.model.format.runs_code is is_code
+
+
+async def test_a_model_without_a_name_and_an_unknown_format_have_no_code_mode() -> None:
     async with DialClient(ScriptedProvider(["Done."]), tools=[add], tool_format="auto") as dial:
         assert not dial.model.format.runs_code
     with pytest.raises(ConfigError, match="unknown tool format"):

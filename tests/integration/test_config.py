@@ -194,7 +194,7 @@ def test_every_key_of_a_model_is_read_and_has_a_default() -> None:
     models = parse(text, environ={"H": "host", "K": "key"}).models
     assert models["gpt-6"] == ModelProfile("gpt-6", model="gpt-6")
     assert models["known"] == ModelProfile("known", model="known", preset="groq")
-    assert models["auto"] == ModelProfile("auto", Api.RESPONSES, model="auto")
+    assert models["auto"] == ModelProfile("auto", Api.RESPONSES, model="auto", tool_format="auto")
     quirks = dict(models["full"].quirks)
     settings = ModelSettings(temperature=0, max_tokens=10, top_p=0.5, seed=0, thinking="low")
     assert models["full"] == ModelProfile(

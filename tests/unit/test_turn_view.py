@@ -164,7 +164,7 @@ async def test_the_result_of_a_call_in_the_background_is_shown_as_a_result_and_n
     assert "From the host" not in printed
 
 
-async def test_the_calls_of_a_program_are_lines_below_its_own_call_which_name_the_failed_ones() -> None:
+async def test_the_calls_of_a_program_are_lines_below_its_own_call_with_the_number_of_failed_calls() -> None:
     screen, view = open_view()
     view.begin()
     view.show(ToolCallStarted(ToolCallRequest("c", "run_code", {"code": "…"}), "", "run_code"))

@@ -27,7 +27,7 @@ from dial_client.messages.errors import DialError, ServerError, ServerGone
 from dial_client.messages.events import Event
 from dial_client.messages.mcp_apps import MAX_SOURCES, parse_policy
 from dial_client.messages.message import ToolSpec
-from dial_client.messages.model import ModelInfo
+from dial_client.messages.model import ModelInfo, ToolFormat
 from dial_client.messages.token_usage import Usage
 from dial_client.serve.http_messages import (
     HttpError,
@@ -436,7 +436,7 @@ def describe_profile(profile: ModelProfile) -> dict[str, Any]:
         "context_window": profile.context_window or find_context_window(info),
         "input_usd_per_million": compute_cost(Usage(input_tokens=1_000_000), info),
         "output_usd_per_million": compute_cost(Usage(output_tokens=1_000_000), info),
-        "tools": "text" if profile.tool_format not in (None, "native") else None,
+        "tools": "text" if profile.tool_format in (ToolFormat.REACT, ToolFormat.XML) else None,
         "images": profile.quirks.get("images"),
         "documents": profile.quirks.get("documents"),
         "takes_temperature": profile.quirks.get("sampling"),
