@@ -64,6 +64,7 @@ from dial_client.messages.message import (
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.settings.config_types import ServerSettings
+from dial_client.sinks.turn_frames import unwrap
 from dial_client.turns.turn_handle import TurnHandle
 
 # The option of a session that is its model.
@@ -219,8 +220,9 @@ class EditorSession:
             async for _, event in events:
                 for update in self._to_update(event):
                     await self._send(update)
-                if isinstance(event, ToolCallStarted):
-                    self.calls.note_shown(event.call.id)
+                inner, path, _ = unwrap(event)
+                if isinstance(inner, ToolCallStarted):
+                    self.calls.note_shown(*path, inner.call.id)
         turn = await self._turn.result()
         await self._finish(turn, is_first=is_first)
         reason = _STOP_REASONS.get(turn.stop_reason, "max_turn_requests" if turn.stop_reason.is_limit else "end_turn")
@@ -260,19 +262,21 @@ class EditorSession:
             await self._send(SessionInfoUpdate(session_update="session_info_update", title=title))
 
     def _to_update(self, event: Event) -> Iterator[Any]:
-        match event:
+        inner, path, agent = unwrap(event)
+        match inner:
             case TextDelta(text):
                 yield update_agent_message_text(text)
             case ReasoningDelta(text):
                 yield update_agent_thought_text(text)
             case ToolCallStarted(call, server):
-                spec = None if event.by_endpoint else self._find_spec(call.name)
-                yield show_call(call, server, spec, self._find_settings(server)).start(self.calls.begin(call.id))
+                spec = None if inner.by_endpoint else self._find_spec(call.name)
+                shown = show_call(call, server, spec, self._find_settings(server), agent)
+                yield shown.start(self.calls.begin(*path, call.id))
             case ToolCallProgress(id_, _, _, message) if message:
                 content = [tool_content(text_block(sanitize(message)))]
                 yield update_tool_call(self.calls.find(id_), status="in_progress", content=content)
             case ToolCallFinished(result):
-                yield show_result(self.calls.end(result.tool_call_id), result)
+                yield show_result(self.calls.end(*path, result.tool_call_id), result)
             case MessageCompleted(message) if (late := read_late_result(message)) is not None:
                 yield _show_late(late)
             case MessageCompleted(message) if message.role is Role.ASSISTANT and not isinstance(message.content, str):

@@ -57,9 +57,10 @@ class EditorPerson:
     async def approve(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         """Ask for permission for a call; an `Approver`."""
         entry = self.servers.get(context.server)
-        shown = show_call(call, context.server, tool, entry if isinstance(entry, ServerSettings) else None)
+        settings = entry if isinstance(entry, ServerSettings) else None
+        shown = show_call(call, context.server, tool, settings, context.agent)
         unseen = count_unseen_arguments(call)
-        shown_id = await self.calls.wait_for(call.id)
+        shown_id = await self.calls.wait_for(*context.agent_calls, call.id)
         notes = (
             context.why_asked and f"Why you are asked: {context.why_asked}",
             context.change and f"The tool has changed since you approved it:\n{context.change}",

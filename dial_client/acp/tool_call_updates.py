@@ -16,6 +16,7 @@ from dial_client.messages.message import Message, Role, ToolCallRequest, ToolCal
 from dial_client.runtime.safe_text import escape_unseen, sanitize
 from dial_client.settings.config_types import ServerSettings
 from dial_client.sinks.turn_display import describe
+from dial_client.sinks.turn_frames import CallPath
 from dial_client.tools.file_changes import find_file_texts, find_path
 
 # Maximum seconds for which a question about a call waits until the call is shown.
@@ -23,37 +24,40 @@ PATIENCE = 1.0
 
 
 class CallIds:
-    """The calls that an editor shows, by ids that are unique in a session, as those of models need not be."""
+    """The calls that an editor shows, by ids that are unique in a session, as those of models need not be.
+
+    A call is named by the ids of the calls of the agents that lead to it, and its own.
+    """
 
     def __init__(self) -> None:
         self._count = 0
-        self._shown: dict[str, str] = {}
-        self._events: dict[str, anyio.Event] = {}
+        self._shown: dict[CallPath, str] = {}
+        self._events: dict[CallPath, anyio.Event] = {}
 
-    def begin(self, id_: str) -> str:
+    def begin(self, *path: str) -> str:
         """Return the id for the editor of a call that begins."""
         self._count += 1
-        self._shown[id_] = f"{self._count}-{id_}"
-        return self._shown[id_]
+        self._shown[path] = f"{self._count}-{path[-1]}"
+        return self._shown[path]
 
-    def note_shown(self, id_: str) -> None:
+    def note_shown(self, *path: str) -> None:
         """Let questions about a call be asked: the editor has it."""
-        self._events.setdefault(id_, anyio.Event()).set()
+        self._events.setdefault(path, anyio.Event()).set()
 
-    async def wait_for(self, id_: str) -> str:
+    async def wait_for(self, *path: str) -> str:
         """Return the id for the editor of a call, once it is shown; a request that is no call is never shown."""
         with anyio.move_on_after(PATIENCE):
-            await self._events.setdefault(id_, anyio.Event()).wait()
-        return self._shown.get(id_) or self.begin(id_)
+            await self._events.setdefault(path, anyio.Event()).wait()
+        return self._shown.get(path) or self.begin(*path)
 
-    def find(self, id_: str) -> str:
+    def find(self, *path: str) -> str:
         """Return the id for the editor of a call that is shown."""
-        return self._shown.get(id_, id_)
+        return self._shown.get(path, path[-1])
 
-    def end(self, id_: str) -> str:
+    def end(self, *path: str) -> str:
         """Return the id for the editor of a call that has ended."""
-        self._events.pop(id_, None)
-        return self._shown.pop(id_, id_)
+        self._events.pop(path, None)
+        return self._shown.pop(path, path[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,9 @@ class CallView:
         }
 
 
-def show_call(call: ToolCallRequest, server: str, spec: ToolSpec | None, settings: ServerSettings | None) -> CallView:
+def show_call(
+    call: ToolCallRequest, server: str, spec: ToolSpec | None, settings: ServerSettings | None, agent: str = ""
+) -> CallView:
     """Return what an editor shows of a call; reads the file that a call would replace.
 
     Args:
@@ -94,6 +100,7 @@ def show_call(call: ToolCallRequest, server: str, spec: ToolSpec | None, setting
         server: The server that it reaches.
         spec: The tool; None if it is not known.
         settings: The entry of the server, whose folders may be read.
+        agent: The path of the agent that makes the call; empty for the turn itself.
     """
     name, arguments = describe(call, server, spec.tool if spec is not None else call.name)
     changes = find_file_texts(call.arguments, settings)
@@ -106,7 +113,8 @@ def show_call(call: ToolCallRequest, server: str, spec: ToolSpec | None, setting
     is_file = path is not None and (bool(diffs) or Path(path).exists())
     kind: ToolKind = "edit" if diffs else "read" if spec is not None and spec.read_only else "other"
     locations = (ToolCallLocation(path=path),) if path is not None and is_file else ()
-    return CallView(f"{name} {arguments}".strip(), kind, diffs, locations, call.arguments)
+    title = f"{agent}: {name} {arguments}" if agent else f"{name} {arguments}"
+    return CallView(title.strip(), kind, diffs, locations, call.arguments)
 
 
 def show_result(id_: str, result: ToolCallResult) -> ToolCallProgress:

@@ -15,7 +15,7 @@ from acp.schema import EnvVariable, HttpHeader, HttpMcpServer, McpServerStdio
 from tests.e2e.test_main_job import NPM, needs_npm
 from tests.support.editors import started_editor
 from tests.support.model_endpoint import Say, model_endpoint
-from tests.support.program import HERE, RAW, dial_chat, python_server, write_config
+from tests.support.program import HERE, RAW, config_folder, dial_chat, python_server, write_config
 
 pytestmark = pytest.mark.anyio
 
@@ -66,6 +66,25 @@ async def test_a_denied_call_does_not_run_and_a_grant_is_kept_for_the_next_sessi
         await later.prompt(session.session_id, "What time is it?")
     assert len(editor.asked) == 2 and later.asked == []
     assert [update.status for update in later.find("tool_call_update")] == ["completed"]
+
+
+async def test_the_call_of_an_agent_is_shown_and_asked_about_with_the_name_of_the_agent(tmp_path: Path) -> None:
+    ask = {"tool_calls": [{"name": "watcher", "arguments": {"task": "Look at the clock."}, "id": "same"}]}
+    now = {"tool_calls": [{**NOW["tool_calls"][0], "id": "same"}]}
+    write_config(tmp_path, {"time": TIME}, [ask, now, "It is late.", "Late."])
+    agents = config_folder(tmp_path) / "agents"
+    agents.mkdir(parents=True)
+    (agents / "watcher.md").write_text("---\ndescription: Watches.\n---\nLook.\n", encoding="utf-8")
+    async with started_editor(tmp_path) as editor:
+        session = await open_session(editor, tmp_path)
+        await editor.prompt(session.session_id, "Is it late?")
+    outer, inner = editor.find("tool_call")
+    ((asked, _),) = editor.asked
+    title = 'main > watcher: time.get_current_time timezone="UTC"'
+    assert (outer.title, inner.title, asked.title) == ('agents.watcher task="Look at the clock."', title, title)
+    assert inner.tool_call_id == asked.tool_call_id != outer.tool_call_id
+    ended = {update.tool_call_id: update.status for update in editor.find("tool_call_update")}
+    assert (ended, editor.text) == ({outer.tool_call_id: "completed", inner.tool_call_id: "completed"}, "Late.")
 
 
 async def test_a_session_is_loaded_with_its_messages_and_is_a_conversation_of_the_folder(tmp_path: Path) -> None:
