@@ -28,6 +28,7 @@ from dial_client.messages.message import (
     Role,
     ToolCallRequest,
     ToolCallResult,
+    find_pending_approvals,
 )
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.logs import get_logger
@@ -36,7 +37,8 @@ from dial_client.servers.session import OnCallProgress
 from dial_client.settings.agent import AGENTS, Agent
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.policy_config import matches
-from dial_client.tools.agent_progress import AgentProgress
+from dial_client.tools.agent_progress import AgentProgress, build_held_result
+from dial_client.tools.approval import Decisions
 from dial_client.tools.catalog import HAND_BACK, Route, build_host_tool
 from dial_client.tools.function_definition import FunctionDefinition, FunctionTool, define
 from dial_client.tools.tool_selection import add_own_tools
@@ -118,13 +120,14 @@ class AgentTools:
             return ToolCallResult("", success=True, content=text, handoff=agent.name)
         origin = context.origin if context is not None else Origin()
         scope = context.scope if context is not None else TurnScope()
+        call = ToolCallRequest(context.call_id if context is not None else "", tool, arguments)
         path = f"{origin.agent or MAIN}{PATH_SEPARATOR}{agent.name}"
         progress, state = AgentProgress(), None
         if context is not None and context.agents is not None:
             progress, state = context.agents.begin(context.call_id)
         messages = (_build_task(str(arguments["task"]), context),) if state is None else state.build_history()
         for at, message in enumerate(messages):
-            if message.pending is None and (state is None or at not in state.messages):
+            if message.pending is None and (state is None or not state.is_stored or at not in state.messages):
                 await progress.store_message(at, message)
         if state is not None and messages[-1].role is Role.ASSISTANT:
             # The agent had ended: only the result of its call was not stored.
@@ -137,7 +140,7 @@ class AgentTools:
                 agents=progress,
                 observers=(_ProgressObserver(progress),),
                 # What an earlier process has done is not done again: a resumed turn goes on in the agent.
-                decisions=None if state is None else {},
+                decisions=None if state is None else _select_decisions(progress, messages),
                 # The ids of the turn that calls: questions to the user belong to the turn that the user sees.
                 origin=replace(
                     origin,
@@ -155,9 +158,9 @@ class AgentTools:
         # A question about a call of the agent so comes after the call, wherever it is shown.
         turn.on_event = _AgentReport(path, on_progress, context, progress).receive
         try:
-            return self._build_result(agent, await turn.result())
+            return self._build_result(agent, call, await turn.result())
         except LimitReached as limit:
-            return self._build_result(agent, limit.turn)
+            return self._build_result(agent, call, limit.turn)
         except Exception as error:  # noqa: BLE001 - an error of an agent's turn is its result
             log.failure("agent_failed", error, agent=agent.name)
             failed = ToolCallResult.failed("", Failure.TOOL, f"The agent failed: {type(error).__name__}.")
@@ -209,11 +212,9 @@ class AgentTools:
             return self._may_call(agent, path, name)
         return name != agent.name and any(matches(pattern, AGENTS, name) for pattern in agent.tools or ())
 
-    def _build_result(self, agent: Agent, turn: Turn) -> ToolCallResult:
+    def _build_result(self, agent: Agent, call: ToolCallRequest, turn: Turn) -> ToolCallResult:
         if turn.stop_reason is StopReason.AWAITING_APPROVAL:
-            # The turn of an agent is stored nowhere, so that it cannot continue with a later answer.
-            problem = "The agent stopped: one of its calls needs an approval that nobody gives now."
-            return ToolCallResult.failed("", Failure.TOOL, problem)
+            return build_held_result(call, turn.messages)
         text = turn.text or NO_OUTPUT
         if turn.stop_reason is not StopReason.ANSWERED:
             text += f"\n\n[The agent stopped early: {turn.stop_reason.sentence}.]"
@@ -309,6 +310,12 @@ def _ask(task: str) -> None:
 
 def _hand_over() -> None:
     """Describe the tool of each agent that takes the conversation over: it sees the conversation."""
+
+
+def _select_decisions(progress: AgentProgress, messages: Sequence[Message]) -> Decisions:
+    """Return the decisions about calls of an agent, and of the agents that it has called."""
+    asked = {pending.id for pending in find_pending_approvals(messages)}
+    return {id_: decision for id_, decision in progress.decisions.items() if id_ in asked}
 
 
 def _build_task(task: str, context: CallContext | None) -> Message:

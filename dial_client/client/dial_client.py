@@ -581,8 +581,7 @@ class DialClient:
                 default a new turn without a conversation.
             tool_format: ``native``, ``react``, ``xml``, ``code`` or ``auto``; by default the client's.
             hidden_tools: The offered names of tools that the model cannot call.
-            decisions: For a turn that continues an earlier one, whose messages are at the end of `messages`: the
-                decisions about its calls that wait for approval, as for `resume`. None for a new turn.
+            decisions: As for `resume`, for a turn that goes on at the end of `messages`; None for a new turn.
             plain: True for the model alone: no tools but `client_tools`, and no instructions but those of `messages`.
             background: The calls of the conversation that go on in the background after its turns; None to stop such
                 calls at the end of this turn.
@@ -601,9 +600,10 @@ class DialClient:
         self.model.select(keywords.get("model"), tool_format).require()
         conversation = (*to_messages(keywords.get("history") or ()), *to_messages(messages))
         output = None if output_type is None else build_output_type(output_type)
-        waiting, depth = {}, 0
+        waiting, depth, agents = {}, 0, agents or AgentProgress()
         if decisions is not None:
             waiting, depth = match_decisions(conversation, decisions), count_last_rounds(conversation)
+            agents = agents.resume([pending for pending, _ in waiting.values()], decisions)
             conversation = tuple(message for message in conversation if message.pending is None)
         outer_call = call_context.find_current()
 
@@ -624,7 +624,7 @@ class DialClient:
             raise_at_limits=self._on_limit == "raise",
             require_output=output is not None and self._on_limit != "answer",
             background_calls=background or BackgroundCalls(),
-            agents=agents or AgentProgress(),
+            agents=agents,
         )
         if self.model.retired and not self._turns.are_running:
             tasks.start_soon(self.model.close_retired)

@@ -206,6 +206,11 @@ class PendingApproval:
     snippet: Mapping[str, Any] | None = field(default=None, repr=False)
     """The paused program that makes the call, sealed (`tools.snippets.paused_snippet`); None for a call of the model.
     Its ``call`` is the id of the program's own call."""
+    agent: str = ""
+    """The path of the agent that makes the call, ``main > reviewer``; empty for the turn itself."""
+    messages: tuple[Message, ...] = field(default=(), repr=False)
+    """For the call of an agent whose own calls wait: the messages of its turn so far. `find_pending_approvals` has the
+    approvals of those calls in place of this one."""
 
     @property
     def waiting_id(self) -> str:
@@ -216,7 +221,10 @@ class PendingApproval:
         """Return the approval in JSON types; `from_dict` builds an equal one."""
         texts = {"server": self.server, "tool": self.tool, "reason": self.reason, "change": self.change}
         snippet = {} if self.snippet is None else {"snippet": dict(self.snippet)}
-        return {"id": self.id, "call": self.call.to_dict(), **texts, "digest": self.digest, **snippet}
+        agent: dict[str, Any] = {"agent": self.agent} if self.agent else {}
+        if self.messages:
+            agent["messages"] = [message.to_dict() for message in self.messages]
+        return {"id": self.id, "call": self.call.to_dict(), **texts, "digest": self.digest, **snippet, **agent}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PendingApproval:
@@ -234,8 +242,10 @@ class PendingApproval:
                 expect_text(snippet["call"])
             reason, change, digest = texts
             call = ToolCallRequest.from_dict(data["call"])
-            return cls(expect_text(data["id"]), call, server, tool, reason, change, digest, snippet)
-        except (KeyError, TypeError) as error:
+            id_, agent = expect_text(data["id"]), expect_text(data.get("agent", ""))
+            messages = tuple(Message.from_dict(message) for message in data.get("messages", ()))
+            return cls(id_, call, server, tool, reason, change, digest, snippet, agent, messages)
+        except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not an approval: {error!r}") from error
 
 
@@ -523,6 +533,18 @@ def _read_pending(data: Mapping[str, Any]) -> PendingApproval | None:
 
 def find_pending_approvals(messages: Sequence[Message]) -> tuple[PendingApproval, ...]:
     """Return the approvals that the calls at the end of a history wait for, in the order of the results.
+
+    The approvals that an agent waits for are in the place of its call.
+    """
+    return tuple(
+        approval
+        for waiting in find_waiting_calls(messages)
+        for approval in (find_pending_approvals(waiting.messages) if waiting.messages else (waiting,))
+    )
+
+
+def find_waiting_calls(messages: Sequence[Message]) -> tuple[PendingApproval, ...]:
+    """Return what is asked about each call of the last reply of a history that waits, also of those of agents.
 
     The messages of the user that steered the turn meanwhile may follow the results.
     """

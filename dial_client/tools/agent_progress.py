@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dial_client.messages.message import (
@@ -24,6 +24,9 @@ from dial_client.settings.agent import AGENTS
 
 # The result of a call whose own result was never stored.
 INTERRUPTED = "[may have run: no result was stored, and it is not known whether the tool did its work]"
+
+# The result of the call of an agent that goes on later.
+HELD = "Not run: the agent has not ended, one of its calls waits for approval."
 
 # Stores an entry about agents of a turn, and returns once it is stored.
 StoreEntry = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -41,6 +44,21 @@ class AgentState:
     """The calls that waited for approval: None for one that may have run since."""
     agents: dict[str, AgentState] = field(default_factory=dict)
     """The agents that the agent has called, by the ids of their calls."""
+    is_stored: bool = True
+    """Whether entries have the messages; False for a state that came with the history of the turn."""
+
+    @classmethod
+    def from_messages(cls, messages: Iterable[Message]) -> AgentState:
+        """Return the state of an agent that waits for approval, given the messages of its turn."""
+        state = cls(is_stored=False)
+        for message in messages:
+            if (pending := message.pending) is None:
+                state.messages[len(state.messages)] = message
+            elif pending.messages:
+                state.agents[pending.waiting_id] = cls.from_messages(pending.messages)
+            else:
+                state.held[pending.waiting_id] = pending
+        return state
 
     def build_history(self) -> tuple[Message, ...]:
         """Return the messages of the turn, with a result for each call.
@@ -59,7 +77,7 @@ class AgentState:
         if (result := self.results.get(call.id)) is not None:
             return result
         if call.id in self.agents:
-            return hold_agent(call)
+            return hold_agent(call, self.agents[call.id].build_history())
         if (pending := self.held.get(call.id)) is not None:
             return Message.tool(call, build_waiting_result(pending))
         return Message.tool(call, ToolCallResult.failed(call.id, Failure.NOT_RUN, INTERRUPTED))
@@ -86,9 +104,20 @@ class AgentState:
             state.held[id_] = None if pending is None else PendingApproval.from_dict(pending)
 
 
-def hold_agent(call: ToolCallRequest) -> Message:
-    """Return the result of the call of an agent that goes on once the turn is resumed."""
-    return Message.tool(call, build_waiting_result(PendingApproval(call.id, call, AGENTS, call.name)))
+def hold_agent(call: ToolCallRequest, messages: tuple[Message, ...] = ()) -> Message:
+    """Return the result of the call of an agent that goes on once the turn is resumed.
+
+    Args:
+        call: The call.
+        messages: The messages of its turn, if decisions about its calls may come with the resumed turn.
+    """
+    return Message.tool(call, build_held_result(call, messages))
+
+
+def build_held_result(call: ToolCallRequest, messages: tuple[Message, ...]) -> ToolCallResult:
+    """Return the result of the call of an agent that goes on later. Arguments as for `hold_agent`."""
+    pending = PendingApproval(call.id, call, AGENTS, call.name, messages=messages)
+    return replace(build_waiting_result(pending), content=HELD, error=HELD)
 
 
 def read_states(entries: Iterable[Mapping[str, Any]]) -> dict[str, AgentState]:
@@ -110,11 +139,21 @@ class AgentProgress:
     """The agents whose calls have not ended, by the ids of their calls."""
     path: tuple[str, ...] = ()
     """The ids of the calls that lead to the turn; empty for the turn of the user."""
+    decisions: Mapping[str, Any] = field(default_factory=dict)
+    """The decisions about calls of the agents that wait for approval (`tools.approval.Decisions`)."""
+
+    def resume(self, waiting: Iterable[PendingApproval], decisions: Mapping[str, Any]) -> AgentProgress:
+        """Return the progress of a turn that goes on, some of whose calls wait. Stored entries count first."""
+        known = {
+            pending.waiting_id: AgentState.from_messages(pending.messages) for pending in waiting if pending.messages
+        }
+        return replace(self, open=known | self.open, decisions=decisions)
 
     def begin(self, call_id: str) -> tuple[AgentProgress, AgentState | None]:
         """Return the progress of an agent that is called now, and what an earlier process has stored of it."""
         state = self.open.pop(call_id, None)
-        return AgentProgress(self.store, {} if state is None else state.agents, (*self.path, call_id)), state
+        agents = {} if state is None else state.agents
+        return AgentProgress(self.store, agents, (*self.path, call_id), self.decisions), state
 
     async def store_message(self, at: int, message: Message) -> None:
         """Store a message of the turn, with its place in it."""

@@ -17,7 +17,14 @@ import anyio
 
 from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.errors import ConfigError
-from dial_client.messages.message import Message, PendingApproval, ToolCallRequest, ToolSpec, find_pending_approvals
+from dial_client.messages.message import (
+    Message,
+    PendingApproval,
+    ToolCallRequest,
+    ToolSpec,
+    find_pending_approvals,
+    find_waiting_calls,
+)
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_cache import ToolPins, build_definition, compare_definitions
@@ -142,10 +149,10 @@ def match_decisions(
     answers = {
         id_: decision if isinstance(decision, Approval) else Approval(decision) for id_, decision in decisions.items()
     }
-    pending = find_pending_approvals(messages)
-    if unknown := sorted(answers.keys() - {asked.id for asked in pending}):
+    if unknown := sorted(answers.keys() - {asked.id for asked in find_pending_approvals(messages)}):
         raise ConfigError(f"no call waits for the approval {unknown[0]!r}")
-    return {asked.waiting_id: (asked, answers.get(asked.id)) for asked in pending}
+    # The decisions about the calls of an agent are for its turn (`AgentProgress.decisions`).
+    return {asked.waiting_id: (asked, answers.get(asked.id)) for asked in find_waiting_calls(messages)}
 
 
 # The most grants for the session; a dropped grant only means that the approver is asked again.
@@ -284,7 +291,7 @@ class ApprovalChecker:
             # Another id too: an answer to the earlier question must never count for this one.
             difference = difference or _CHANGED_MEANWHILE
         why = find_reason_to_ask(proposed, self.rules.find_verdict(proposed))
-        return PendingApproval(id_, call, proposed.server, spec.tool, why, difference, digest)
+        return PendingApproval(id_, call, proposed.server, spec.tool, why, difference, digest, agent=origin.agent)
 
     async def ask(
         self,

@@ -70,7 +70,7 @@ async def test_a_denied_call_does_not_run_and_a_grant_is_kept_for_the_next_sessi
 
 async def test_the_call_of_an_agent_is_shown_and_asked_about_with_the_name_of_the_agent(tmp_path: Path) -> None:
     ask = {"tool_calls": [{"name": "watcher", "arguments": {"task": "Look at the clock."}, "id": "same"}]}
-    now = {"tool_calls": [{**NOW["tool_calls"][0], "id": "same"}]}
+    now = {"tool_calls": [{"name": "get_current_time", "arguments": {"timezone": "UTC"}, "id": "same"}]}
     write_config(tmp_path, {"time": TIME}, [ask, now, "It is late.", "Late."])
     agents = config_folder(tmp_path) / "agents"
     agents.mkdir(parents=True)

@@ -376,7 +376,7 @@ async def test_the_model_cannot_send_the_call_of_an_agent_to_the_background() ->
     assert turn.text == "Done."
 
 
-async def test_a_call_of_an_agent_that_waits_for_a_later_approval_ends_the_agent() -> None:
+async def test_a_program_reads_that_an_agent_cannot_wait_for_a_later_approval() -> None:
     def delete() -> str:
         """Delete a file."""
         return "deleted"
@@ -384,9 +384,12 @@ async def test_a_call_of_an_agent_that_waits_for_a_later_approval_ends_the_agent
     async def approve(request: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         return Approval("defer")
 
-    turn = await turn_of(ask("reviewer"), call("delete"), "Done.", tools=[delete], approve=approve)
-    assert turn.stop_reason is StopReason.ANSWERED
-    assert turn.tool_calls[0].result.failure is Failure.TOOL
+    program = call("run_code", code="await reviewer(task='Delete it.')")
+    options: dict[str, Any] = {"tools": [delete], "approve": approve, "tool_format": "code"}
+    deleting = Agent("reviewer", "Reviews.", model=ScriptedProvider([call("delete")]))
+    turn = await turn_of(program, "Done.", agents=[deleting], **options)
+    assert (turn.text, turn.pending_approvals) == ("Done.", ())
+    assert "Call it by itself" in str(turn.tool_calls[0].result.content)
 
 
 async def test_a_long_answer_of_an_agent_is_shortened_and_can_be_read_on() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -14,6 +16,8 @@ from dial_client import (
     ConversationManager,
     DialClient,
     MemoryStore,
+    SQLStore,
+    StopReason,
     ToolCallRequest,
     ToolSpec,
     Turn,
@@ -165,3 +169,76 @@ async def test_another_question_after_an_interrupted_agent_begins_anew() -> None
         messages = (await manager.get(id_)).messages
     assert (turn.text, work.ran) == ("Hello.", ["send"])
     assert [message.text for message in messages if message.role.value == "tool"] == [INTERRUPTED]
+
+
+# --- decisions that come later --------------------------------------------------------------------
+
+TWO = {"tool_calls": [{"name": "read", "arguments": {"path": path}, "id": path} for path in "ab"]}
+# The model asks the lead, the lead asks the worker, and both want to read before the worker's calls have ended.
+LATER = [call("lead", task="Work."), call("worker", "w", task="Read."), TWO]
+
+
+async def defer(request: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+    return Approval("defer")
+
+
+def client(work: Work, replies: list[Any], approve: Any = defer) -> DialClient:
+    work.is_blocked = False
+    tools: list[Any] = [work.read, work.send]
+    return DialClient(ScriptedProvider(replies), agents=AGENTS, tools=tools, approve=approve)
+
+
+async def test_a_turn_waits_for_a_later_decision_about_a_call_of_an_agent_and_goes_on_in_the_agent() -> None:
+    work, later = Work(), Work()
+    async with client(work, LATER) as dial:
+        waiting = await dial.run("go on")
+    assert (waiting.stop_reason, work.ran) == (StopReason.AWAITING_APPROVAL, [])
+    first, second = waiting.pending_approvals
+    assert [first.agent, second.agent] == ["main > lead > worker"] * 2
+    assert [dict(asked.call.arguments) for asked in (first, second)] == [{"path": "a"}, {"path": "b"}]
+    stored = Turn.from_dict(json.loads(json.dumps(waiting.to_dict())))
+    async with client(later, ["Read.", "Led.", "Done."]) as dial:
+        half = await dial.resume(stored, {first.id: Approval("once", decided_by="ann")})
+        assert (half.stop_reason, later.ran) == (StopReason.AWAITING_APPROVAL, ["read a"])
+        (left,) = half.pending_approvals
+        assert (left.id, left.call) == (second.id, second.call)
+        ended = await dial.resume(half, {left.id: "deny"})
+    assert (ended.text, ended.pending_approvals, later.ran) == ("Done.", (), ["read a"])
+    assert [record.result.content for record in ended.tool_calls] == ["Led."]
+    assert [message.role.value for message in ended.messages] == ["user", "assistant", "tool", "assistant"]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # for the database
+async def test_an_agent_that_waits_is_stored_and_another_program_decides(tmp_path: Path) -> None:
+    store, work, later = SQLStore(tmp_path / "talk.db"), Work(), Work()
+    async with client(work, LATER) as dial:
+        manager = ConversationManager(dial, store)
+        conversation = await manager.create()
+        await manager.chat(conversation.id, "go on")
+    model = ScriptedProvider(["Read.", "Led.", "Done."])
+    later.is_blocked = False
+    tools: list[Any] = [later.read, later.send]
+    async with DialClient(model, agents=AGENTS, tools=tools, approve=defer) as dial:
+        manager = ConversationManager(dial, store)
+        pending = (await manager.get(conversation.id)).pending_approvals
+        resumed = await manager.resume(conversation.id, decisions={asked.id: "once" for asked in pending})
+        assert resumed is not None
+        turn = await resumed.result()
+        again = await manager.resume(conversation.id, decisions={pending[0].id: "once"})
+        messages = (await manager.get(conversation.id)).messages
+    assert (turn.text, again, later.ran) == ("Done.", None, ["read a", "read b"])
+    assert [message.text for message in model.requests[0].messages][-2:] == ["text of a", "text of b"]
+    assert [message.text for message in messages] == ["go on", "", "Led.", "Done."]
+    await store.aclose()
+
+
+async def test_an_agent_that_waits_is_given_up_by_another_question() -> None:
+    store, work = MemoryStore(), Work()
+    async with client(work, [*LATER, "As you like."]) as dial:
+        manager = ConversationManager(dial, store)
+        conversation = await manager.create()
+        await manager.chat(conversation.id, "go on")
+        turn = await manager.chat(conversation.id, "Never mind.")
+        read = await manager.get(conversation.id)
+    assert (turn.text, read.pending_approvals, work.ran) == ("As you like.", (), [])
+    assert "has not ended" in read.messages[2].text

@@ -102,10 +102,10 @@ def summary_to_dict(summary: Conversation | ConversationSummary) -> dict[str, An
 
 
 def _message_to_dict(message: Message) -> dict[str, Any]:
-    """Return a message as JSON, without the variables of a program that waits for an approval."""
+    """Return a message as JSON, without the variables of a program, and the messages of an agent, that waits."""
     pending = message.pending
-    if pending is not None and pending.snippet is not None:
-        message = replace(message, pending=replace(pending, snippet=None))
+    if pending is not None:
+        message = replace(message, pending=replace(pending, snippet=None, messages=()))
     return message.to_dict()
 
 

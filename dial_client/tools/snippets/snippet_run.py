@@ -40,6 +40,9 @@ MAX_SHOWN = 2_000
 # Characters of an error, and calls that the model is told of after it.
 _MAX_ERROR, _MAX_LISTED = 6_000, 40
 
+# The result of an agent, one of whose calls waits for a later decision: a paused program keeps one call of its own.
+_HELD_AGENT = "The agent did not end: one of its calls needs an approval that nobody gives now. Call it by itself."
+
 # Gets the offered name of a tool and the arguments of a call, and returns the arguments with which it is made.
 ChangeArguments = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 
@@ -192,6 +195,8 @@ class SnippetRun:
     async def _make(self, call: SnippetCall) -> None:
         async with self._slots:
             result = await self._executor.execute_here(call.request, self._emit, self._deadline, self._waiting)
+        if result.pending is not None and result.pending.messages:
+            result = ToolCallResult.failed(call.request.id, Failure.TOOL, _HELD_AGENT)
         if result.pending is not None:
             call.pending, call.state = result.pending, _NOT_BEGUN
             self._changed.set()
