@@ -127,13 +127,16 @@ async def add_skill(source: Path, *, for_folder: bool, replace: bool) -> int:
     if place.exists() and not replace:
         raise ConfigError(f"there is a skill {skill.name} already", "--replace replaces it", str(place))
     contents = {name: skill.read_file(name) for name in files}  # all of them: the source may be what is replaced
+    new = place.with_name(f".{place.name}.new")  # no skill has such a name; a full disk leaves what was there before
     try:
+        for name, data in contents.items():
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            (new / name).write_bytes(data)
         if place.exists():
             shutil.rmtree(place)
-        for name, data in contents.items():
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).write_bytes(data)
+        new.rename(place)
     except OSError as error:
+        shutil.rmtree(new, ignore_errors=True)
         raise ConfigError(f"the skill cannot be written: {describe_system_error(error)}", path=str(place)) from None
     if for_folder:
         _trust_folder(place)

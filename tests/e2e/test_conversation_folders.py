@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +207,16 @@ def test_the_title_of_a_question_has_no_text_of_its_attachments(home: Path) -> N
     assert ran.returncode == 0
     titles = [row["title"] for row in listed(home, home, "--all")]
     assert titles == ["Write a commit message", "What is in @notes.txt"]
+
+
+@pytest.mark.once
+@pytest.mark.skipif(sys.platform == "win32", reason="the limit is one of POSIX")
+def test_without_room_for_conversations_the_error_says_how_to_get_an_answer(home: Path) -> None:
+    words = ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", sys.executable, "-m", "dial_client", "Go on"]
+    ran = subprocess.run(words, cwd=home, env=environment(home), capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "the database of conversations failed" in ran.stderr
+    assert "--no-save answers without storing the conversation" in ran.stderr
 
 
 def test_the_option_all_needs_a_conversation_to_continue(home: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.program import config_folder, dial_chat, python_server, write_config
+from tests.support.program import config_folder, dial_chat, environment, python_server, write_config
 from tests.support.screens import screen
 from tests.support.servers.launch import HERE
 from tests.support.servers.skills import write_skill
@@ -80,6 +81,20 @@ def test_a_skill_that_replaces_itself_is_kept(tmp_path: Path) -> None:
     own = write_skill(config_folder(tmp_path) / "skills", "notes", "Write briefly.", a__md="One.")
     assert dial_chat(tmp_path, "skills", "add", str(own), "--replace").returncode == 0
     assert sorted(path.name for path in own.iterdir()) == ["SKILL.md", "a.md"]
+
+
+@pytest.mark.once
+@pytest.mark.skipif(sys.platform == "win32", reason="the limit is one of POSIX")
+def test_a_skill_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
+    own = write_skill(config_folder(tmp_path) / "skills", "notes", "Write briefly.")
+    source = write_skill(tmp_path / "elsewhere", "notes", "Write much.")
+    command = [sys.executable, "-m", "dial_client", "skills", "add", str(source), "--replace"]
+    words = ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", *command]
+    ran = subprocess.run(words, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "the skill cannot be written" in " ".join(ran.stderr.split())
+    assert "Write briefly." in (own / "SKILL.md").read_text(encoding="utf-8")
+    assert [path.name for path in own.parent.iterdir()] == ["notes"]
 
 
 def test_a_folder_of_skills_is_an_error_that_names_one_of_them(tmp_path: Path) -> None:

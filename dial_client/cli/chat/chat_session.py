@@ -32,7 +32,7 @@ from dial_client.conversations.compaction import Compaction
 from dial_client.conversations.conversation_manager import LEASE, ConversationManager
 from dial_client.conversations.turn_input import Continuation
 from dial_client.conversations.turn_queue import POLL_INTERVAL
-from dial_client.messages.errors import ConfigError, DialError
+from dial_client.messages.errors import ConfigError, DialError, StoreUnavailable
 from dial_client.messages.events import Event, Finished, StatusChanged
 from dial_client.messages.limits import StopReason
 from dial_client.messages.message import Message, PendingApproval
@@ -115,6 +115,7 @@ class CommandResult:
     """Whether the user wants to leave."""
 
 
+_WITHOUT_STORE = "--no-save answers without storing the conversation"
 # The keys of the limits in servers.json.
 _LIMITS = {
     StopReason.MAX_DEPTH: "maxDepth",
@@ -387,7 +388,9 @@ async def open_session(
             try:
                 await store.open()  # now, while the servers are starting
             except ConfigError as error:
-                raise replace(error, hint=error.hint or "--no-save answers without storing the conversation") from error
+                raise replace(error, hint=error.hint or _WITHOUT_STORE) from error
+            except StoreUnavailable as error:
+                raise StoreUnavailable(f"{error}; {_WITHOUT_STORE}") from error
         manager = ConversationManager(dial, store, locked_settings=tuple(_find_chosen(options)))
         known = await find_conversation(options, store, screen, is_one_shot=is_one_shot)
         yield ChatSession(dial, manager, options, settings, screen, known, title=title, is_one_shot=is_one_shot)
