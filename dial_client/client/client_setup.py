@@ -347,13 +347,15 @@ def set_agents(
     if not agents:
         tools.set_agents(None)
         # The name may be that of a server later, which must not have the settings of agents.
-        approvals.entries = servers.targets
+        approvals.entries, approvals.agent_patterns = servers.targets, {}
         return find_no_agent
     from dial_client.client.agent_tools import AgentTools  # loaded only by clients that have agents
 
     check_name(AGENTS, servers)
-    backend = AgentTools([found for source in agents for found in _read_agents(source)], start, find_taint, model)
+    found = [agent for source in agents for agent in _read_agents(source)]
+    backend = AgentTools(found, start, find_taint, model)
     tools.set_agents(backend)
+    approvals.agent_patterns = {agent.name: agent.tools or () for agent in found}
     approvals.entries = ChainMap({AGENTS: backend.settings}, servers.targets)
     return backend.build_services
 

@@ -202,6 +202,8 @@ class ApprovalChecker:
     """The tools that are allowed in later runs too; None if grants are not stored."""
     question_lock: AbstractAsyncContextManager[None] = field(default_factory=anyio.Lock, kw_only=True)
     """Held while the approver is asked; a `nullcontext` if it may be asked about several calls at the same time."""
+    agent_patterns: Mapping[str, Iterable[str]] = field(default_factory=dict, kw_only=True)
+    """The patterns of the tools of agents, by the agents' names, for warnings alone."""
     single_user: bool = field(default=False, kw_only=True)
     """True if one person answers for all calls: a grant for the session then applies to all of them."""
     mode: ApprovalMode = field(default=ApprovalMode.ASK, kw_only=True)
@@ -414,7 +416,7 @@ class ApprovalChecker:
         }
         tools |= {backend.name: tuple(tool.name for tool in backend.tools) for backend in own}
         settings = {name: server.settings for name, server in servers.items()}
-        return tuple(check_patterns(self.rules, tools, settings))
+        return tuple(check_patterns(self.rules, tools, settings, agents=self.agent_patterns))
 
     def _propose(self, spec: ToolSpec, arguments: Mapping[str, Any], taint: tuple[str, ...]) -> ProposedCall:
         entry = self.entries.get(ProposedCall(spec, arguments).server)

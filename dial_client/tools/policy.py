@@ -253,7 +253,12 @@ def _find_bases(settings: ServerSettings | None) -> tuple[str, ...]:
 
 
 def check_patterns(
-    rules: PolicyRules, tools: Tools, entries: Mapping[str, ServerSettings | None], *, all_servers: bool = False
+    rules: PolicyRules,
+    tools: Tools,
+    entries: Mapping[str, ServerSettings | None],
+    *,
+    agents: Mapping[str, Iterable[str]] | None = None,
+    all_servers: bool = False,
 ) -> Iterator[str]:
     """Yield a line for each pattern that matches nothing.
 
@@ -261,6 +266,7 @@ def check_patterns(
         rules: The rules, with their patterns.
         tools: The tools of all servers.
         entries: The servers' entries, with the patterns of ``autoApprove`` and ``untrusted``.
+        agents: The patterns of the tools of agents, by the agents' names.
         all_servers: Whether to include policy patterns that name none of the servers. Such a pattern need not be an
             error: the policy may also be used with the servers of another project.
     """
@@ -273,10 +279,20 @@ def check_patterns(
             if all_servers or any(names_server(pattern, name) for name in tools):
                 check = _check_pattern if rule.effect is Effect.ALLOW else _check_deny_pattern
                 yield from check(f"policy {rule.name}: {pattern!r}", pattern, tools)
+    for agent, patterns in (agents or {}).items():
+        yield from _check_agent_patterns(agent, patterns, tools)
     for name, entry in entries.items():
         if entry is not None:
             yield from _check_name_patterns(f"autoApprove of {name!r}", entry.auto_approve, tools[name])
             yield from _check_name_patterns(f"untrusted of {name!r}", entry.untrusted, tools[name])
+
+
+def _check_agent_patterns(agent: str, patterns: Iterable[str], tools: Tools) -> Iterator[str]:
+    # One that names none of the servers is no error: an agent may also be used with those of another project, and its
+    # file may be that of another host, with the tools of that host.
+    for pattern in (pattern.removeprefix("!") for pattern in patterns):
+        if "/" in pattern and any(names_server(pattern, name) for name in tools):
+            yield from _check_pattern(f"agent {agent}: {pattern!r}", pattern, tools)
 
 
 def _check_allow_pattern(source: str, pattern: str, tools: Tools) -> Iterator[str]:

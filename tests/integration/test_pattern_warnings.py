@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dial_client import DialClient
+from dial_client import Agent, DialClient
 from tests.inner import ApprovalPolicy, PolicyRules, ServerSettings, Transport, check_patterns, load_policy
 from tests.support.servers.launch import raw
 
@@ -47,6 +47,23 @@ def test_patterns_of_an_entry_are_checked_against_its_own_tools() -> None:
         "untrusted of 'time': 'fetch' matches no tool of this server",
     ]
     assert list(check_patterns(PolicyRules(), {"time": None}, {"time": entry})) == []
+
+
+def test_patterns_of_agents_are_checked_against_the_servers_that_are_there() -> None:
+    agents = {"clerk": ("time/nwo", "!time/nwo", "time/*", "gone/*", "Read", "slow/x")}
+    assert list(check_patterns(PolicyRules(), TOOLS, {}, agents=agents)) == [
+        "agent clerk: 'time/nwo' matches no tool of 'time'",
+        "agent clerk: 'time/nwo' matches no tool of 'time'",
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_pattern_of_an_agent_that_matches_no_tool_is_a_note_of_the_client() -> None:
+    clerk = Agent("clerk", "Does it.", tools=["it/eco"])
+    async with DialClient(servers={"it": raw()}, agents=[clerk]) as dial:
+        assert dial.notes == ("agent clerk: 'it/eco' matches no tool of 'it'",)
+        dial.use_agents([])
+        assert dial.notes == ()
 
 
 @pytest.mark.anyio
