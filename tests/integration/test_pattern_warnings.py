@@ -61,9 +61,9 @@ def test_patterns_of_agents_are_checked_against_the_servers_that_are_there() -> 
 async def test_a_pattern_of_an_agent_that_matches_no_tool_is_a_note_of_the_client() -> None:
     clerk = Agent("clerk", "Does it.", tools=["it/eco"])
     async with DialClient(servers={"it": raw()}, agents=[clerk]) as dial:
-        assert dial.notes == ("agent clerk: 'it/eco' matches no tool of 'it'",)
+        assert list(dial.notes) == ["agent clerk: 'it/eco' matches no tool of 'it'"]
         dial.use_agents([])
-        assert dial.notes == ()
+        assert list(dial.notes) == []
 
 
 @pytest.mark.anyio
