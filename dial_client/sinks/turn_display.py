@@ -132,6 +132,8 @@ def format_call_error(result: ToolCallResult) -> str:
 
 
 def _format_tokens(usage: Usage) -> str:
+    if not (usage.input_tokens or usage.output_tokens):
+        return "tokens not reported"  # by the endpoint: no request has none
     from_cache = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     return f"{usage.input_tokens:,} tokens in{from_cache}, {usage.output_tokens:,} out"
 

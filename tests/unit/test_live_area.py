@@ -259,3 +259,9 @@ def test_usage_is_one_line_and_adds_up() -> None:
     assert total.line == "2 answers: 3,000 tokens in (2,000 cached), 40 out · about $1.0000 · 3.0 s"
     total.add_usage(Usage(input_tokens=100, output_tokens=10), 0.25)
     assert total.line == "2 answers: 3,100 tokens in (2,000 cached), 50 out · about $1.2500 · 3.0 s"
+
+
+def test_tokens_that_no_endpoint_reported_are_not_counted_as_none() -> None:
+    total = UsageSum()
+    total.add(Turn(Message.assistant("Hi"), (), StopReason.ANSWERED, 1, Usage()), 2.0)
+    assert total.line == "1 answer: tokens not reported · 2.0 s"
