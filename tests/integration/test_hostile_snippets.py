@@ -115,6 +115,14 @@ async def test_hostile_programs_fail_and_a_later_program_runs() -> None:
     assert dict(os.environ) == environment
 
 
+async def test_a_program_that_computes_too_long_fails_with_the_bound_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = (await run_all(["while True:\n    pass"]))[0]
+    assert (result.error or "").endswith("it computed for more than 0.3 seconds between two calls")
+    monkeypatch.setattr(sandbox, "SNIPPET_SECONDS", 0.2)
+    result = (await run_all(["while True:\n    pass"]))[0]
+    assert (result.error or "").endswith("it computed for more than 0.2 seconds in all")
+
+
 async def test_the_event_loop_goes_on_while_a_program_computes() -> None:
     turns = 0
 

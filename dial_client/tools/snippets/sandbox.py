@@ -10,6 +10,7 @@ one person, is left for the next.
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -42,6 +43,8 @@ MAX_SNIPPETS, MAX_THREADS = 64, 8
 _MAX_ADDRESS_SPACE = 2_000_000_000
 # Seconds after which this process ends a worker that keeps no limit.
 _WATCHDOG_SECONDS = STEP_SECONDS + 10.0
+# The interpreter's words for a limit: its "turn" is the time between two calls, and would be taken for a turn of ours.
+_TIME_LIMIT = re.compile(r"(turn|feed) time limit exceeded: \S+ > \S+")
 # The name of the snippet in error messages.
 _NAME = "snippet.py"
 
@@ -393,7 +396,13 @@ def _explain(error: Any) -> SnippetError:
         log.warning("snippet_worker_ended", timed_out=error.timed_out)
         text = "The snippet used up its time or its memory, and was ended."
         return SnippetError(text, text)
-    return SnippetError(error.display().strip() if hasattr(error, "display") else str(error), str(error))
+    texts = (error.display().strip() if hasattr(error, "display") else str(error), str(error))
+    return SnippetError(*(_TIME_LIMIT.sub(_describe_time_limit, text) for text in texts))
+
+
+def _describe_time_limit(found: re.Match[str]) -> str:
+    seconds, where = (SNIPPET_SECONDS, "in all") if found[1] == "feed" else (STEP_SECONDS, "between two calls")
+    return f"it computed for more than {seconds:g} seconds {where}"
 
 
 def _limit_process(pid: int | None) -> None:
