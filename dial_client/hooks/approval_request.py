@@ -9,18 +9,18 @@ invisible characters are escaped. The page has the same form (``serve/page/argum
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dial_client.messages.message import ToolCallRequest, ToolSpec
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.safe_text import count_unseen, describe_removed, escape_unseen
 
 # The nesting depth from which on a value is shown as one line of JSON.
 MAX_DEPTH = 20
-_PLAIN_KEY = re.compile(r"[A-Za-z0-9_.$-]+\Z")
-_NEEDS_QUOTES = re.compile(
+_PLAIN_KEY = compile_lazily(r"[A-Za-z0-9_.$-]+\Z")
+_NEEDS_QUOTES = compile_lazily(
     r"""\Z|[\s"'\[\]{}|>&*!%@`#,?-]|[.+]?[0-9]|(?:true|false|null|yes|no|~)\Z|.*(?:\s|:)\Z|.*: """
 )
 
@@ -82,8 +82,8 @@ def format_json(value: Any) -> str:
 
 # The most characters of a name that are shown in a sentence.
 MAX_NAME = 100
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_./:@+-]+\Z")
-_FOREIGN_SPACE = re.compile(r"[^\S ]")
+_PLAIN_NAME = compile_lazily(r"[A-Za-z0-9_./:@+-]+\Z")
+_FOREIGN_SPACE = compile_lazily(r"[^\S ]")
 _MAX_LETTERS = 5
 
 

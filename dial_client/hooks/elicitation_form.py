@@ -10,11 +10,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dial_client.runtime.json_fields import find_object, find_text
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.safe_text import clean, sanitize
 from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.schema.tool_arguments import coerce
 
-_SECRET = re.compile(r"passw|secret|token|api.?key|credential|card.?number|\bpin\b|\bcvv\b|\bssn\b", re.IGNORECASE)
+_SECRET = compile_lazily(r"passw|secret|token|api.?key|credential|card.?number|\bpin\b|\bcvv\b|\bssn\b", re.IGNORECASE)
 
 
 _SHOWN = ("title", "description", "enumNames")

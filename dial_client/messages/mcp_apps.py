@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dial_client.runtime.json_fields import expect_object, expect_text, find_object, find_text
+from dial_client.runtime.lazy_pattern import compile_lazily
 
 EXTENSION = "io.modelcontextprotocol/ui"
 MIME_TYPE = "text/html;profile=mcp-app"
@@ -27,7 +28,7 @@ MAX_URI = 2_000
 MAX_SOURCES = 64
 
 # An allowed origin: encrypted, or on this machine. Paths, keywords and bare schemes do not match.
-_SOURCE = re.compile(
+_SOURCE = compile_lazily(
     r"(?:(?:https|wss)://(?:\*\.[a-z0-9-]+\.)?[a-z0-9-]+(?:\.[a-z0-9-]+)*|(?:https?|wss?)://(?:localhost|127\.0\.0\.1))"
     r"(?::(?:\d{1,5}|\*))?/?",
     re.IGNORECASE | re.ASCII,

@@ -18,6 +18,7 @@ from typing import Any
 
 from dial_client.messages.citations import Citation, parse_block_citation, parse_citations, to_annotations
 from dial_client.runtime.json_fields import find_object
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.media_types import IMAGE_TYPES, PDF, normalize_media_type
 from dial_client.runtime.safe_text import to_one_line
 
@@ -44,8 +45,8 @@ def describe_part(part: Mapping[str, Any], notes: list[str]) -> str:
 
 # The provider name of an echo that was read from a message, if the caller names no provider.
 OPENAI = "openai"
-_DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,]+)*;base64,(.*)", re.DOTALL)
-_MIME_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+", re.ASCII)
+_DATA_URL = compile_lazily(r"data:([^;,]+)(?:;[^;,]+)*;base64,(.*)", re.DOTALL)
+_MIME_TYPE = compile_lazily(r"[\w.+-]+/[\w.+-]+", re.ASCII)
 _REASONING = ("reasoning", "reasoning_content", "reasoning_details", "thinking")
 _AUDIO = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 _ROLES = {"developer": "system", "system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}

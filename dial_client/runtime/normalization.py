@@ -5,7 +5,6 @@ No rule is specific to a server or product. Words of other languages only lose t
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -13,17 +12,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from dial_client.runtime.lazy_pattern import compile_lazily
+
 # Maximum characters of a word; longer words are cut.
 MAX_WORD = 40
 # Maximum characters of a name that are read.
 MAX_NAME = 200
 
-WORD = re.compile(r"[^\W_]+")
+WORD = compile_lazily(r"[^\W_]+")
 # The boundaries between the words of ``camelCase``.
-HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+HUMP = compile_lazily(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 # For ASCII, a table is several times faster than `WORD`: letters in lower case, and a space in place of all else.
 _ASCII_WORDS = bytes(ord(chr(code).lower()) if chr(code).isalnum() and code < 128 else 32 for code in range(256))
-_MARKS = re.compile("[\u0300-\u036f]")
+_MARKS = compile_lazily("[\u0300-\u036f]")
 
 # Words that have a meaning after a verb, and mostly none elsewhere.
 PARTICLES = frozenset({"back", "down", "off", "on", "out", "over", "up"})

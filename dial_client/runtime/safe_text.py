@@ -20,6 +20,8 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+from dial_client.runtime.lazy_pattern import compile_lazily
+
 UNICODE_VERSION = "17.0.0"
 
 # ``Default_Ignorable_Code_Point`` (DerivedCoreProperties.txt): characters without a glyph; some are reserved.
@@ -110,7 +112,7 @@ _SEQUENCE = rf"{_CSI}[@-~]?|{_STRING}(?:{_PAYLOAD}(?:\x07|\x1b\\|\x9c))?|{_OTHER
 _OPEN = rf"{_CSI}\Z|{_STRING}{_PAYLOAD}\x1b?\Z|{_OTHER}\Z"
 
 _JOINERS = "\u200c\u200d\ufe0f"
-_UNWANTED = re.compile(f"[{to_character_class(DEFAULT_IGNORABLE, CONTROL)}]")  # includes the starts of sequences
+_UNWANTED = compile_lazily(f"[{to_character_class(DEFAULT_IGNORABLE, CONTROL)}]")  # includes the starts of sequences
 _ALWAYS = f"[{to_character_class(DEFAULT_IGNORABLE, CONTROL, without=_JOINERS)}]"
 _MARKS = to_character_class(TRANSPARENT)
 _UNDECIDED = f"[{_JOINERS}][{_MARKS}]{{0,2}}\\Z"

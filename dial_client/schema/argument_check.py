@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
 
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.safe_text import sanitize
 
 # The most characters of a pattern. A longer pattern counts as invalid, because compiling it could take seconds.
@@ -16,7 +18,7 @@ MAX_PATTERN_CHARS = 10_000
 # Keywords whose values may look like schemas, but are not.
 _NOT_SCHEMAS = frozenset({"enum", "const", "default", "examples"})
 _NAMED_SCHEMAS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-_PYTHON_ONLY = re.compile(
+_PYTHON_ONLY = compile_lazily(
     r"""(?s: \\[aAZNU]              # the bell, both ends of the text, characters by name or by eight digits
            | \(\?(?!:|=|!|<=|<!)    # flags, comments, conditions, atomic groups, names written (?P<…>)
            | (?:[*+?]|\{\d*,?\d*\})\+  # possessive quantifiers
@@ -24,7 +26,7 @@ _PYTHON_ONLY = re.compile(
     re.VERBOSE,
 )
 # Matches escapes that are valid in both syntaxes, and character classes.
-_SKIPPED = re.compile(r"\\[^aAZNU]|\[\^?\]?(?>(?:\\.|[^\]\\])*)\]", re.DOTALL)
+_SKIPPED = compile_lazily(r"\\[^aAZNU]|\[\^?\]?(?>(?:\\.|[^\]\\])*)\]", re.DOTALL)
 
 
 def is_portable(pattern: str) -> bool:
@@ -99,7 +101,12 @@ class ArgumentCheck:
     """
 
     def __init__(self, schema: Mapping[str, Any], *, formats: bool = False) -> None:
-        self._validator = _compile(schema, formats=formats)
+        self._schema = schema
+        self._formats = formats
+
+    @cached_property
+    def _validator(self) -> Any:
+        return _compile(self._schema, formats=self._formats)
 
     @property
     def is_possible(self) -> bool:
@@ -109,13 +116,17 @@ class ArgumentCheck:
     def is_valid(self, arguments: Mapping[str, Any]) -> bool:
         """Return True if the arguments satisfy the schema, or if the schema is invalid."""
         try:
-            return self._validator is None or bool(self._validator.is_valid(dict(arguments)))
+            return (
+                _is_surely_valid(self._schema, dict(arguments))
+                or self._validator is None
+                or bool(self._validator.is_valid(dict(arguments)))
+            )
         except ValueError:  # not JSON: a lone surrogate, or a key that is a number
             return False
 
     def find_problems(self, arguments: Mapping[str, Any]) -> list[str]:
         """Return at most five problems, each with its place (``count: "x" is not of type "integer"``)."""
-        if self._validator is None:
+        if _is_surely_valid(self._schema, dict(arguments)) or self._validator is None:
             return []
         problems: list[str] = []
         try:
@@ -127,6 +138,50 @@ class ArgumentCheck:
         except ValueError as error:  # not JSON: a lone surrogate, or a key that is a number
             problems.append(shorten_problem(f"the values are not JSON: {error}"))
         return problems
+
+
+# Types of a schema, and those of Python whose values surely have them. A boolean is no number in JSON.
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "array": (list,),
+    "object": (dict,),
+}
+# What `_is_surely_valid` understands, and annotations, which say nothing about a value.
+_PLAIN_KEYWORDS = frozenset(
+    {"type", "enum", "items", "properties", "required", "additionalProperties"}
+    | {"title", "description", "default", "examples", "deprecated"}
+)
+_MAX_NUMBER = 2**53
+_MAX_DEPTH = 16
+
+
+def _is_surely_valid(schema: Any, value: Any, depth: int = _MAX_DEPTH) -> bool:
+    """Return True if a value satisfies a schema of a few keywords; False if only the validator can tell.
+
+    Most calls are right, and have such schemas: the program then does without the validator, which needs 10 MB.
+    """
+    if not depth or not isinstance(schema, Mapping) or not schema.keys() <= _PLAIN_KEYWORDS:
+        return False
+    kind, values = schema.get("type"), schema.get("enum")
+    if not isinstance(kind, str) or type(value) not in _TYPES.get(kind, ()):
+        return False
+    if "enum" in schema and not (kind == "string" and isinstance(values, list) and value in values):
+        return False
+    match value:
+        case str():
+            return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
+        case list():
+            return all(_is_surely_valid(schema.get("items"), item, depth - 1) for item in value)
+        case dict():
+            named, required = schema.get("properties", {}), schema.get("required", [])
+            if not isinstance(named, Mapping) or not isinstance(required, list):
+                return False
+            has_all = all(isinstance(name, str) and name in value for name in required)
+            return has_all and all(_is_surely_valid(named.get(name), part, depth - 1) for name, part in value.items())
+    return bool(-_MAX_NUMBER < value < _MAX_NUMBER)
 
 
 def shorten_problem(problem: str) -> str:

@@ -8,15 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
+from dial_client.runtime.lazy_pattern import compile_lazily
+
 _PARAMETER_TITLES = frozenset({"args", "arguments", "parameters", "params", "other parameters", "keyword args"})
 _DROPPED_TITLES = frozenset({"raises", "attributes", "see also", "references", "warns"})
 _OTHER_TITLES = frozenset({"returns", "return", "yields", "example", "examples", "note", "notes"})
 _TITLES = _PARAMETER_TITLES | _DROPPED_TITLES | _OTHER_TITLES
-_GOOGLE_TITLE = re.compile(r"([A-Z][A-Za-z ]{2,20}):\s*$")
-_GOOGLE_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
-_UNDERLINE = re.compile(r"-{3,}")
-_NUMPY_ITEM = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
-_SPHINX_FIELD = re.compile(r":(\w+)(?:\s+([^:]*?))?:(?:\s+(.*))?$")
+_GOOGLE_TITLE = compile_lazily(r"([A-Z][A-Za-z ]{2,20}):\s*$")
+_GOOGLE_ITEM = compile_lazily(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
+_UNDERLINE = compile_lazily(r"-{3,}")
+_NUMPY_ITEM = compile_lazily(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
+_SPHINX_FIELD = compile_lazily(r":(\w+)(?:\s+([^:]*?))?:(?:\s+(.*))?$")
 _SPHINX_PARAMETERS = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
 _SPHINX_RESULTS = frozenset({"return", "returns"})
 _SPHINX_OTHERS = frozenset({"type", "rtype", "raise", "raises", "except", "exception", "meta", "var", "ivar", "cvar"})

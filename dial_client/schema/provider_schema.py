@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dial_client.runtime.json_fields import to_list, to_object
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.safe_text import sanitize
 from dial_client.schema.argument_check import find_target, is_portable, parse_reference
 
@@ -50,7 +50,7 @@ _NESTED = (
 _NESTED_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _NESTED_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _WITHOUT_CONSTRAINT = {"type", "title", "description"}
-_PROPERTY_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}\Z")
+_PROPERTY_NAME = compile_lazily(r"[a-zA-Z0-9_.-]{1,64}\Z")
 
 
 class Unsupported(Exception):

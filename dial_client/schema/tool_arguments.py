@@ -13,20 +13,21 @@ from types import NoneType
 from typing import Any, NoReturn
 
 from dial_client.runtime.json_fields import to_list, to_object
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.text import replace_surrogates
 from dial_client.schema.argument_check import find_target
 
 # The most levels of nesting; a usual call has two or three.
 MAX_LITERAL_DEPTH = 32
 
-_SPACE = re.compile(r"\s*+")
-_DOUBLE = re.compile(r'"([^"\\]*+(?>(?:\\.[^"\\]*+)*))"', re.DOTALL)
-_SINGLE = re.compile(r"'([^'\\]*+(?>(?:\\.[^'\\]*+)*))'", re.DOTALL)
-_ESCAPE = re.compile(
+_SPACE = compile_lazily(r"\s*+")
+_DOUBLE = compile_lazily(r'"([^"\\]*+(?>(?:\\.[^"\\]*+)*))"', re.DOTALL)
+_SINGLE = compile_lazily(r"'([^'\\]*+(?>(?:\\.[^'\\]*+)*))'", re.DOTALL)
+_ESCAPE = compile_lazily(
     r"\\(?:u([0-9a-fA-F]{4})|U(000[0-9a-fA-F]{5}|0010[0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL
 )
-_NUMBER = re.compile(r"[-+]?(\d{1,400}+)?(\.\d{0,400}+)?([eE][-+]?\d{1,3}+)?(?![\w.])")
-_WORD = re.compile(r"[^\W\d][\w.-]{0,127}+")
+_NUMBER = compile_lazily(r"[-+]?(\d{1,400}+)?(\.\d{0,400}+)?([eE][-+]?\d{1,3}+)?(?![\w.])")
+_WORD = compile_lazily(r"[^\W\d][\w.-]{0,127}+")
 
 _PLAIN = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\n": "", "\\": "\\", '"': '"', "'": "'", "/": "/"}
 _CONSTANTS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
@@ -164,9 +165,9 @@ _MAX_REFERENCES = 8
 _MAX_BRANCHES = 16
 _MAX_ALTERNATIVES = 32
 _NULLS = ("null", "None")
-FENCE = re.compile(r"```[\w-]{0,32}+")
-_INTEGER = re.compile(r"([-+]?\d{1,18})(?:\.0{1,18})?\Z")
-_DECIMAL = re.compile(r"[-+]?(?:\d{1,18}(?:\.\d{1,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?\Z")
+FENCE = compile_lazily(r"```[\w-]{0,32}+")
+_INTEGER = compile_lazily(r"([-+]?\d{1,18})(?:\.0{1,18})?\Z")
+_DECIMAL = compile_lazily(r"[-+]?(?:\d{1,18}(?:\.\d{1,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?\Z")
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:

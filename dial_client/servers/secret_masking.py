@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 from weakref import WeakSet
 
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.settings.config_types import ServerSettings
 
 # Minimum characters of a secret whose name says that it is secret.
@@ -52,7 +53,7 @@ _NO_SECRETS = _list_words("""
 """)
 # The lengths of headers, schemes and names are limited to avoid quadratic matching time for long texts.
 # The formats of vendors' tokens.
-_KNOWN_FORMS = re.compile(
+_KNOWN_FORMS = compile_lazily(
     r"(?<![A-Za-z0-9])(?:"
     r"(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}|gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
     r"|xox[a-z]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}|A[KS]IA[A-Z0-9]{16}|AIza[\w-]{30,}|hf_[A-Za-z0-9]{16,}"
@@ -60,18 +61,18 @@ _KNOWN_FORMS = re.compile(
     r"|eyJ[\w-]{5,2000}\.[\w-]{5,}\.[\w-]{5,}"
     r")"
 )
-_WORDS_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_SCHEME = re.compile(r"(?i:bearer|basic|token|apikey|api-key|key|digest|negotiate)\s+(?=\S)")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"'<>]+")
-_PAIR = re.compile(r"([A-Za-z][\w.-]{0,100})\s*=\s*([^;&\s,\"']+)")
-_HEADER = re.compile(r"([A-Za-z][\w-]*):\s*(.+)", re.DOTALL)
-_VARIABLE = re.compile(r"([A-Z][A-Z0-9_]*)=(.+)", re.DOTALL)
-_PLAIN_WORD = re.compile(r"[A-Z]*[a-z]*(?:[A-Z][a-z]+){0,5}(?:\d{1,4}[A-Za-z]{0,6})?|\d+")
+_WORDS_OF_NAME = compile_lazily(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SCHEME = compile_lazily(r"(?i:bearer|basic|token|apikey|api-key|key|digest|negotiate)\s+(?=\S)")
+_URL = compile_lazily(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"'<>]+")
+_PAIR = compile_lazily(r"([A-Za-z][\w.-]{0,100})\s*=\s*([^;&\s,\"']+)")
+_HEADER = compile_lazily(r"([A-Za-z][\w-]*):\s*(.+)", re.DOTALL)
+_VARIABLE = compile_lazily(r"([A-Z][A-Z0-9_]*)=(.+)", re.DOTALL)
+_PLAIN_WORD = compile_lazily(r"[A-Z]*[a-z]*(?:[A-Z][a-z]+){0,5}(?:\d{1,4}[A-Za-z]{0,6})?|\d+")
 _MAX_WORD = 24
-_BETWEEN_WORDS = re.compile(r"[^A-Za-z0-9]+")
-_HOST = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,}(?::\d+)?|[\d.]+(?::\d+)?|\[[0-9a-f:]+\](?::\d+)?")
-_EMAIL = re.compile(r"[^@\s]+@[\w.-]+\.[A-Za-z]{2,}")
-_PATH = re.compile(r"~|\.{0,2}[/\\]|[A-Za-z]:[/\\]")
+_BETWEEN_WORDS = compile_lazily(r"[^A-Za-z0-9]+")
+_HOST = compile_lazily(r"(?:[a-z0-9-]+\.)+[a-z]{2,}(?::\d+)?|[\d.]+(?::\d+)?|\[[0-9a-f:]+\](?::\d+)?")
+_EMAIL = compile_lazily(r"[^@\s]+@[\w.-]+\.[A-Za-z]{2,}")
+_PATH = compile_lazily(r"~|\.{0,2}[/\\]|[A-Za-z]:[/\\]")
 
 # Maximum number of OAuth tokens that are masked; the oldest are dropped first.
 MAX_TOKENS = 50

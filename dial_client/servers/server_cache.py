@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dial_client.messages.message import ToolSpec
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.private_files import write_private
 from dial_client.settings.config_types import Protocol, ServerSettings
@@ -45,7 +45,7 @@ FORM = 1
 REPROBE_SECONDS = 7 * 24 * 3600.0
 # Seconds after which an unchanged file is rewritten, because the cache removes the files written longest ago.
 REWRITE_SECONDS = 24 * 3600.0
-_IDENTITY = re.compile(r"[0-9a-f]{32}")
+_IDENTITY = compile_lazily(r"[0-9a-f]{32}")
 # Maximum characters of a definition that is stored as text; for a longer definition only the hash is stored.
 MAX_TEXT = 16_000
 

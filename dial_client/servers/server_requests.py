@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
@@ -34,6 +33,7 @@ from dial_client.hooks.server_callbacks import (
 )
 from dial_client.messages.errors import ServerError
 from dial_client.messages.message import ImagePart, Message, Role, TextPart
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import clean, describe_removed, sanitize, to_one_line
 from dial_client.servers.oauth.login_stores import LoginStore, MemoryLogins
@@ -71,7 +71,7 @@ _MISSING_FEATURES = {
 }
 _FEATURES = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 # The message of the Python SDK (2.3), sent as an error, and of the TypeScript SDK (2.4), sent as a tool result.
-_NO_BACK_CHANNEL = re.compile(
+_NO_BACK_CHANNEL = compile_lazily(
     r"(?:Cannot send '(?P<python>[\w/]{1,40})': this transport context has no back-channel"
     r"|Server-to-client requests are not available on protocol revision [\w.-]{1,40}: '(?P<typescript>[\w/]{1,40})')"
 )

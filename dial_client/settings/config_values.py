@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from urllib.parse import urlsplit
 
 from dial_client.messages.errors import ConfigError
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.text import did_you_mean, fold_name
 
 # The path from the top level to a value: ``("mcpServers", "time", "args", 0)``.
@@ -219,7 +220,7 @@ def build_choice_reader(meanings: Mapping[str, T]) -> Callable[[Node], T]:
 
 
 MAX_NUMBER = 1e300
-_BARE = re.compile(r"[\w@/-]{1,60}")
+_BARE = compile_lazily(r"[\w@/-]{1,60}")
 _KINDS = {bool: "true or false", int | float: "a number", str: "a string", Mapping: "an object", list | tuple: "a list"}
 TOO_DEEP = f"objects and lists are nested more than {MAX_DEPTH} deep"
 
@@ -417,9 +418,9 @@ def _read_in_range(kind: type[float], low: float, high: float, node: Node) -> fl
 # Returns the content of a file; None if it cannot be read.
 ReadFile = Callable[[Path], bytes | None]
 
-_REFERENCE = re.compile(r"\$\{([^{}]*)\}|\$\{")
+_REFERENCE = compile_lazily(r"\$\{([^{}]*)\}|\$\{")
 # What each person fills in (`user_variables`), and how the name inside ``${…}`` begins.
-USER_REFERENCE = re.compile(r"\$\{user\.([A-Za-z_][A-Za-z0-9_]{0,59})\}")
+USER_REFERENCE = compile_lazily(r"\$\{user\.([A-Za-z_][A-Za-z0-9_]{0,59})\}")
 _USER = "user."
 
 
@@ -498,7 +499,7 @@ def build_variables(
         raise ConfigError("the current folder does not exist any more") from None
 
 
-_ENV_LINE = re.compile(
+_ENV_LINE = compile_lazily(
     r"""\s*(?:(?:export\s+)?([^\s=#"']+)\s*=\s*(?:'([^']*)'|"((?:[^"\\]|\\.)*)"|([^\s"'#]\S*(?:\s+[^\s#]\S*)*))?)?"""
     r"""\s*(?:#.*)?"""
 )

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from dial_client.messages.errors import ConfigError
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.settings.config_values import MAX_DEPTH, MAX_NUMBER, TOO_DEEP, JsoncSource, Keys, Node, quote_key
 
 
@@ -37,11 +38,11 @@ def _decode(data: bytes, path: str) -> str:
     raise ConfigError("this is not text in UTF-8", "save the file as UTF-8", path, *place)
 
 
-GAP = re.compile(r"(?:[ \t\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_BODY = re.compile(r'(?:[^"\\\x00-\x1f]+|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*')
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_WORD = re.compile(r"[\w.+-]*")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+GAP = compile_lazily(r"(?:[ \t\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_BODY = compile_lazily(r'(?:[^"\\\x00-\x1f]+|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*')
+_SURROGATE = compile_lazily("[\ud800-\udfff]")
+_WORD = compile_lazily(r"[\w.+-]*")
+_NUMBER = compile_lazily(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _WORDS = {"true": True, "false": False, "null": None}
 _BACKSLASH = r"a backslash is written \\, and Windows paths may use /"
 _HINTS = {

@@ -6,19 +6,19 @@ The configuration keeps the references. They are replaced for one session with t
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from urllib.parse import quote
 
 from dial_client.messages.errors import ConfigError
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.config_values import USER_REFERENCE
 
 # Maximum characters of a value.
 MAX_VALUE = 8_000
 
-_IN_HEADER = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?")
+_IN_HEADER = compile_lazily(r"[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?")
 
 
 def find_user_variables(settings: ServerSettings) -> tuple[str, ...]:

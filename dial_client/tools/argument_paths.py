@@ -19,15 +19,17 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import unquote
 
+from dial_client.runtime.lazy_pattern import compile_lazily
+
 # Maximum characters of a path that any system opens; Linux accepts 4096.
 MAX_PATH = 8192
 # Maximum number of times that percent-encoding is decoded.
 MAX_DECODED = 4
 
-_FILE_URI = re.compile(r"file:", re.IGNORECASE)
+_FILE_URI = compile_lazily(r"file:", re.IGNORECASE)
 # The scheme of a URI (RFC 3986, 3.1), or the host of ``host:path``. A single letter is a drive instead.
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-_GLOB = re.compile(r"[*?\[]")
+_SCHEME = compile_lazily(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_GLOB = compile_lazily(r"[*?\[]")
 # Characters that servers may strip from both ends of a path.
 _AROUND = " \t\r\n\"'"
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dial_client.messages.mcp_apps import is_for_app, is_for_model, parse_app_uri
 from dial_client.messages.message import ToolCallResult, ToolSpec, read_icons
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.safe_text import clean, to_one_line
 from dial_client.schema import provider_schema
 from dial_client.schema.argument_check import ArgumentCheck
@@ -51,7 +52,7 @@ RESERVED = frozenset(
 
 # Maximum characters of a pattern in a note.
 _MAX_PATTERN_CHARS = 100
-_SENTENCE_END = re.compile(r"[.!?…][\"')\]]*(?=\s)|\u3002|\n")
+_SENTENCE_END = compile_lazily(r"[.!?…][\"')\]]*(?=\s)|\u3002|\n")
 
 # A server's name in the configuration, and the tool's own name at this server.
 Key = tuple[str, str]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from dial_client.messages.message import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart, extract_text
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.media_types import IMAGE_TYPES, PDF, find_media_type, normalize_media_type
 from dial_client.runtime.safe_text import sanitize
 
@@ -195,7 +196,9 @@ def _cut_text(text: str, max_chars: int, more: str) -> str:
 
 
 # The note in a text that was cut.
-_GAP = re.compile(r"\[… (?:([\d,]+) of ([\d,]+) lines, )?([\d,]+) of ([\d,]+) characters are left out here[^\n]*…\]")
+_GAP = compile_lazily(
+    r"\[… (?:([\d,]+) of ([\d,]+) lines, )?([\d,]+) of ([\d,]+) characters are left out here[^\n]*…\]"
+)
 
 
 def describe_cut(text: str) -> str:

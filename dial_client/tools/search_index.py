@@ -8,7 +8,6 @@ matches the words with the most similar spelling.
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
@@ -17,6 +16,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from dial_client.messages.message import ToolSpec
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.normalization import HUMP
 from dial_client.tools.search_query import MAX_QUERY, Term, Vocabulary, find_verbs
 from dial_client.tools.tool_words import ToolWords, list_server_words, list_words
@@ -46,7 +46,7 @@ _MAX_COMPARED = 100
 
 KeyT = TypeVar("KeyT", int, str)
 
-_NAME_LIKE = re.compile(r"[\w.-]+")
+_NAME_LIKE = compile_lazily(r"[\w.-]+")
 
 
 class _ServerTools:

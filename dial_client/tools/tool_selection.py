@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import Any
 
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import Failure, Message, Role, ToolCallResult, ToolSpec
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.servers.server_manager import OwnerViews, ServerManager
 from dial_client.servers.session import OnCallProgress
@@ -46,7 +46,7 @@ _CUT_MARK = f"[Shortened. {SEARCH_TOOLS} with the name of this tool as the query
 _WINDOW_SHARE = 4
 _BYTES_PER_TOKEN = 3
 
-_KEPT = re.compile(r'read_result\(id="([0-9a-f]{12})"')
+_KEPT = compile_lazily(r'read_result\(id="([0-9a-f]{12})"')
 _PAGE = {
     "type": "object",
     "properties": {

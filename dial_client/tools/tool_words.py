@@ -5,7 +5,6 @@ Servers write the names, descriptions and schemas, so each text is read only up 
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from dial_client.messages.message import ToolSpec
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.normalization import find_significant_stem, find_words, read_verbs, split_name
 
 # Maximum characters of a description that are read, and of the descriptions of all parameters together.
@@ -44,7 +44,7 @@ _SATURATION = 4.5
 # Maximum number of words whose stems are kept.
 _MAX_STEMS = 20_000
 
-_SENTENCE = re.compile(r"[.!?](?=\s)|[\u3002\n]")
+_SENTENCE = compile_lazily(r"[.!?](?=\s)|[\u3002\n]")
 _BY_NAME = ("properties", "$defs")
 _INNER = dict.fromkeys((*_BY_NAME, "items", "anyOf", "oneOf", "allOf")).keys()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,6 +9,7 @@ import anyio
 
 from dial_client.messages.errors import ServerError
 from dial_client.messages.message import Content, Message, Part, Role, TextPart, extract_text
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.servers.resources import Resource, ResourceContent, Resources
 from dial_client.tools import result_content
@@ -19,9 +19,9 @@ from dial_client.tools.result_content import StoreResult, shorten
 MAX_ATTACHED = 20
 
 # The start of a mention. It cannot be inside a word, so an email address (``ada@docs:…``) is not a mention.
-MENTION = re.compile(r"""(?:(?<=[\s(\[{"'<,;])|\A)@""")
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_UNKNOWN_SERVER = re.compile(r"([\w.-]+):[A-Za-z][A-Za-z0-9+.-]*://")
+MENTION = compile_lazily(r"""(?:(?<=[\s(\[{"'<,;])|\A)@""")
+_URI = compile_lazily(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_UNKNOWN_SERVER = compile_lazily(r"([\w.-]+):[A-Za-z][A-Za-z0-9+.-]*://")
 # Characters that end a sentence; removed from the end of a URI that no server lists.
 _PUNCTUATION = ".,;:!?)]}>\"'"
 _MAX_NOTE_CHARS = 300

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 
 from dial_client.messages.message import ToolCallRequest, ToolSpec
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.safe_text import to_one_line
 
 ANALYZING = "Analyzing request…"
@@ -22,7 +22,7 @@ _CODES = {
     FORMULATING: "formulating",
     STORING: "storing",
 }
-_USING = re.compile(r"Using (.+)…")
+_USING = compile_lazily(r"Using (.+)…")
 _MAX_NAME_CHARS = 100
 
 

@@ -74,3 +74,30 @@ def test_skills_are_loaded_by_clients_that_have_some_and_those_of_folders_withou
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert printed.splitlines() == ["[]", "['dial_client.tools.skills.skill_library', 'yaml']"]
+
+
+def test_models_of_the_sdk_are_built_when_they_are_used_and_those_of_the_program_at_once() -> None:
+    program = (
+        "from dial_client.servers.transports.transport_factory import import_sdk; import_sdk()\n"
+        "from mcp_types import Tool, server_notification_adapter; from pydantic import BaseModel, TypeAdapter\n"
+        "class Own(BaseModel):\n"
+        "    number: int\n"
+        "adapter = TypeAdapter(int | str)\n"
+        "print(Tool.__pydantic_complete__, Own.__pydantic_complete__, adapter.pydantic_complete)\n"
+        "print(Tool.model_validate({'name': 'a', 'inputSchema': {}}).name, Tool.__pydantic_complete__)\n"
+        "message = {'method': 'notifications/tools/list_changed'}\n"
+        "print(type(server_notification_adapter.validate_python(message)).__name__)"
+    )
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines() == ["False True True", "a True", "ToolListChangedNotification"]
+
+
+def test_right_arguments_for_a_plain_schema_do_not_load_the_validator() -> None:
+    program = (
+        "import sys; from dial_client.schema.argument_check import ArgumentCheck\n"
+        "check = ArgumentCheck({'type': 'object', 'properties': {'a': {'type': 'integer'}}, 'required': ['a']})\n"
+        "print(check.find_problems({'a': 1}), 'jsonschema_rs' in sys.modules)\n"
+        "print(check.find_problems({}), 'jsonschema_rs' in sys.modules)"
+    )
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines() == ["[] False", "['\"a\" is a required property'] True"]

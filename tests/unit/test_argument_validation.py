@@ -89,3 +89,36 @@ def test_a_problem_does_not_repeat_a_long_value() -> None:
 def test_a_pattern_with_catastrophic_backtracking_is_stopped() -> None:
     check = ArgumentCheck({"properties": {"a": {"type": "string", "pattern": r"(?=a)(a+)+\1$"}}})
     assert len(check.find_problems({"a": "a" * 5000 + "!"})) == 1
+
+
+PLAIN_SCHEMAS: list[Any] = [
+    *({"type": kind} for kind in ("string", "boolean", "integer", "number", "array", "object", "null", "nonsense")),
+    {"type": ["string", "null"]},
+    {"type": "string", "enum": ["a", "b"]},
+    {"type": "integer", "enum": [1]},
+    {"type": "string", "enum": "abc"},
+    {"type": "string", "minLength": 2},
+    {"enum": ["a"]},
+    {"type": "array", "items": {"type": "string"}},
+    {"type": "array", "items": [{"type": "string"}]},
+    {"type": "object", "properties": {"b": {"type": "integer"}}, "required": ["b"]},
+    {"type": "object", "properties": {"b": {}}, "additionalProperties": False},
+    {"type": "object", "properties": [], "required": "b"},
+    {"type": "object", "required": [["b"]]},
+    True,
+    {},
+]
+VALUES: list[Any] = [
+    *("", "a", "\u00e9", "\ud800", True, False, None, 0, 1, 2**53, 2**70, -1, 1.0, 1.5, float("nan"), float("inf")),
+    *([], ["a"], [1], ["a", 1], {}, {"b": 1}, {"b": True}, {"b": 1, "c": 2}, {"c": 1}, {1: 2}, object()),
+]
+
+
+@pytest.mark.parametrize("schema", PLAIN_SCHEMAS, ids=repr)
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_schema_of_plain_keywords_has_the_same_problems_as_within_another(schema: Any, value: Any) -> None:
+    whole = {"type": "object", "properties": {"a": schema}, "required": ["a"]}
+    plain, nested = ArgumentCheck(whole), ArgumentCheck({"allOf": [whole]})
+    for arguments in ({"a": value}, {"a": value, "b": 1}, {}):
+        assert plain.find_problems(arguments) == nested.find_problems(arguments)
+        assert plain.is_valid(arguments) == nested.is_valid(arguments)

@@ -7,7 +7,6 @@ template does not teach them a better form.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -27,6 +26,7 @@ from dial_client.providers.formats.stream_buffer import (
     discard,
 )
 from dial_client.providers.formats.tool_matching import OfferedTools
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.schema.tool_arguments import Unreadable
 
 # The most end markers within the values of one call.
@@ -36,7 +36,7 @@ MAX_FAILURES = 32
 # The most characters that are parsed as calls without success, and then again as text.
 MAX_FAILED_CHARS = 64 * 1024
 
-_NAME_IN_JSON = re.compile(r"[\"']name[\"']\s{0,8}:\s{0,8}[\"']([\w.-]{1,128}+)[\"']")
+_NAME_IN_JSON = compile_lazily(r"[\"']name[\"']\s{0,8}:\s{0,8}[\"']([\w.-]{1,128}+)[\"']")
 
 
 @dataclass(eq=False, slots=True)
@@ -266,8 +266,8 @@ _BRACES = ("{", "[{")
 _ANY_CALL = tuple(brace + key for brace, key in product(_BRACES, _KEYS))
 _NAMED_CALL = tuple(brace + name for brace, name in product(_BRACES, _NAMES))
 
-_START = re.compile(r"(?:```[\w-]{0,32}+\s*+)?(?:functools)?")
-_PYTHON = re.compile(r"\s*+\[\s*+[^\s{\[\"']")
+_START = compile_lazily(r"(?:```[\w-]{0,32}+\s*+)?(?:functools)?")
+_PYTHON = compile_lazily(r"\s*+\[\s*+[^\s{\[\"']")
 
 
 def may_begin(text: str, offer: OfferedTools, *, is_requested: bool = False) -> Lookahead:
@@ -323,7 +323,7 @@ FENCE = "```"
 MAX_FENCES_IN_STRINGS = 8
 
 _FENCE_END = Markers(FENCE)
-_OBJECT = re.compile(r"[\w-]{0,32}+\s*+\{")
+_OBJECT = compile_lazily(r"[\w-]{0,32}+\s*+\{")
 
 
 class _HeldCode(BoundedText):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.schema import tool_arguments
 
 # The most calls of one reply.
@@ -17,9 +18,9 @@ _ARGUMENTS = ("arguments", "parameters")
 _NAMES = ("name", "function", "tool_name")
 _CALL_KEYS = frozenset({*_NAMES, *_ARGUMENTS, "id", "call_id", "tool_call_id", "index", "type"})
 _WRAPPER_KEYS = frozenset({"function", "id", "call_id", "tool_call_id", "index", "type"})
-_FILLING = re.compile(r"(?>(?:[\s;,]|```[\w-]{0,32}+|<[|\uff5c][^\s<>|\uff5c]{1,64}[|\uff5c]>|</?tool_calls?>)*)")
+_FILLING = compile_lazily(r"(?>(?:[\s;,]|```[\w-]{0,32}+|<[|\uff5c][^\s<>|\uff5c]{1,64}[|\uff5c]>|</?tool_calls?>)*)")
 # Atomic: a string without an end is scanned once, not again from each quotation mark.
-_STRINGS = re.compile(r'[^"]*+(?>(?:"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"[^"]*+)*)', re.DOTALL)
+_STRINGS = compile_lazily(r'[^"]*+(?>(?:"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"[^"]*+)*)', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ def _to_call(value: Any) -> JsonCall:
 # The most characters of calls that are parsed value by value.
 MAX_LITERAL_CHARS = 16 * 1024
 
-_NEXT_CALL = re.compile(r"[\s;]{0,16}+[^\W\d][\w.-]{0,127}+\(")
+_NEXT_CALL = compile_lazily(r"[\s;]{0,16}+[^\W\d][\w.-]{0,127}+\(")
 
 # Returns the calls at the beginning of a text; raises `Unreadable` if there are none.
 CallReader = Callable[[str], FoundCalls]
@@ -217,7 +218,7 @@ class Tags:
     """
 
     def __init__(self, pattern: str, value_begin: str, value_end: str) -> None:
-        self._tag = re.compile(rf"{pattern}|(?P<value>{value_end})")
+        self._tag = compile_lazily(rf"{pattern}|(?P<value>{value_end})")
         self._value_begin = value_begin
         self._value_end = value_end
 
@@ -292,8 +293,8 @@ def parse_glm(text: str) -> FoundCalls:
     return found if "<arg_key>" in text else FoundCalls([JsonCall(found.calls[0].name, None, are_texts=True)])
 
 
-_NAME_FIRST = re.compile(r"\s*+([\w.-]{1,128}+)(?:\[CALL_ID\][\w-]{0,64}+)?(?:\[ARGS\])?")
-_NUMBERED = re.compile(r":\d{1,9}\Z")
+_NAME_FIRST = compile_lazily(r"\s*+([\w.-]{1,128}+)(?:\[CALL_ID\][\w-]{0,64}+)?(?:\[ARGS\])?")
+_NUMBERED = compile_lazily(r":\d{1,9}\Z")
 
 
 def parse_name_first(text: str) -> FoundCalls:

@@ -18,6 +18,7 @@ from dial_client.providers.formats import text_history
 from dial_client.providers.formats.call_syntaxes import TAGS
 from dial_client.providers.formats.stream_buffer import BoundedText, Lookahead, Markers, MarkerSearch, Parsing
 from dial_client.providers.formats.stream_parser import ReplyParser, read_reply
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.schema.gbnf import Grammar
 
 STOP = ("\nObservation:", "\nObservation")
@@ -218,7 +219,7 @@ _BEHIND_INPUT = _Labels()
 
 
 # Matches the end of a sentence in a short line that is not a quotation, which could contain a neutralized label.
-_SENTENCE_END = re.compile(r"(?:\A|\n)[^>\n][^\n]{0,70}[.!?:][ \t]{1,4}\Z")
+_SENTENCE_END = compile_lazily(r"(?:\A|\n)[^>\n][^\n]{0,70}[.!?:][ \t]{1,4}\Z")
 
 _NO_TOOL = frozenset({"", "none", "n/a", "null"})
 

@@ -10,10 +10,12 @@ import re
 from collections.abc import Callable, Generator, Iterable
 from functools import cached_property
 
+from dial_client.runtime.lazy_pattern import compile_lazily
+
 # Matches a special token of a chat template, such as ``<|im_end|>``, which is never shown to the user.
 CONTROL = r"<[|\uff5c][^\s<>|\uff5c]{1,64}[|\uff5c]>"
 
-_TOKEN_PART = re.compile(r"`?(?:<(?:[|\uff5c][^\s<>|\uff5c]{0,64}+[|\uff5c]?)?)?\Z")
+_TOKEN_PART = compile_lazily(r"`?(?:<(?:[|\uff5c][^\s<>|\uff5c]{0,64}+[|\uff5c]?)?)?\Z")
 _LONGEST_TOKEN = 69
 
 

@@ -32,6 +32,7 @@ from dial_client.providers.formats.stream_buffer import (
     TextSink,
 )
 from dial_client.providers.formats.tool_matching import OfferedTools
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.logs import get_logger
 
 _CHANNELS = ("analysis", "commentary", "final")
@@ -39,9 +40,9 @@ _WORDS = (
     *_CHANNELS, "assistant", "user", "system", "developer", "tool", "functions.", "python", "browser",
 )  # fmt: skip
 _INNER = ("<|message|>", "<|channel|>", "<|constrain|>")
-_FILLING = re.compile(r"(?>(?:[^<\n]|<\|(?:channel|constrain)\|>){0,300})")
+_FILLING = compile_lazily(r"(?>(?:[^<\n]|<\|(?:channel|constrain)\|>){0,300})")
 _END_OF_HEADER = "<|end_header_id|>"
-_RECIPIENT = re.compile(r"\bto=([\w.-]{1,128})")
+_RECIPIENT = compile_lazily(r"\bto=([\w.-]{1,128})")
 
 
 def may_begin(text: str) -> Lookahead:
@@ -292,7 +293,7 @@ def read_reply(reader: ReplyReader, text: str) -> tuple[tuple[ToolCallRequest, .
 
 _BACKTICK = "`"
 _NAME_KEYS = ("name", "function")
-_MARKS = re.compile(r"(?>(?:\\+[nrt]|\W)+)")
+_MARKS = compile_lazily(r"(?>(?:\\+[nrt]|\W)+)")
 
 
 def drop_quoted_calls(

@@ -22,13 +22,14 @@ from dial_client.messages.model import Instruction, InstructionSource, ModelRequ
 from dial_client.providers.api_history import pair_results
 from dial_client.providers.formats.call_syntaxes import TAGS
 from dial_client.providers.formats.stream_buffer import Markers
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.schema.gbnf import Grammar
 
 NO_RESULT = "(no result: the call was interrupted)"
 
 _SPACE = r"[ \t\xa0\u2000-\u200b\u202f\u3000\ufeff*_#]"
 # Decorated labels, other spaces and other line ends count too: models read them as labels.
-_LABEL = re.compile(
+_LABEL = compile_lazily(
     rf"(?:\A|(?<=[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]))"
     rf"(?={_SPACE}*(?:Thought|Action|Action{_SPACE}{{0,4}}Input|Observation|Final{_SPACE}{{1,4}}Answer){_SPACE}*[:\uff1a])",
     re.IGNORECASE,

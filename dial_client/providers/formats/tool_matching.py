@@ -11,19 +11,22 @@ from typing import Any
 
 from dial_client.messages.message import ToolCallRequest, ToolSpec
 from dial_client.providers.formats.call_readers import MAX_CALLS, JsonCall, decode
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.schema import tool_arguments
 from dial_client.schema.argument_check import ArgumentCheck
 
 # The most characters of an unknown tool's name. Names of offered tools have at most 64 characters.
 MAX_NAME_CHARS = 128
 
-_NAME = re.compile(r"[\w.-]*+")
+_NAME = compile_lazily(r"[\w.-]*+")
 # The namespaces of models' own syntaxes: OpenAI's and Kimi's, Gemini's, and those of chat templates.
-_NAMESPACE = re.compile(r"(?:functions?|default_api|tools?|tool_code|multi_tool_use|api)(?:::|[.:/])", re.IGNORECASE)
+_NAMESPACE = compile_lazily(
+    r"(?:functions?|default_api|tools?|tool_code|multi_tool_use|api)(?:::|[.:/])", re.IGNORECASE
+)
 # Special tokens, and all that follows the first of them.
-_TOKENS = re.compile(r"\s*<(?:[|\uff5c]|/?\w+>).*", re.DOTALL)
+_TOKENS = compile_lazily(r"\s*<(?:[|\uff5c]|/?\w+>).*", re.DOTALL)
 # Kimi numbers the calls of a reply behind their names.
-_NUMBER = re.compile(r":\d{1,4}\Z")
+_NUMBER = compile_lazily(r":\d{1,4}\Z")
 
 
 class OfferedTools:

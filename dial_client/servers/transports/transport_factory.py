@@ -78,6 +78,7 @@ class TransportFactory:
         """
         if not isinstance(self._target, ServerSettings):
             return self._target
+        import_sdk()
         from dial_client.servers.transports.direct_calls import DirectCalls
         from dial_client.servers.transports.response_repair import RepairingTransport
 
@@ -114,6 +115,29 @@ class TransportFactory:
         if self._process is not None:
             await self._process.stop()
             self._process.close()
+
+
+def import_sdk() -> None:
+    """Import the SDK of MCP, whose 540 pydantic models are then built when each is first used.
+
+    Their validators are a third of the time of the import, and a client needs few of them. Models that other threads
+    define meanwhile may be built later, too, which changes nothing else.
+    """
+    if "mcp" in sys.modules:
+        return
+    from pydantic import BaseModel, TypeAdapter
+
+    # An adapter has its setting from its type, and a union has none: the property is what pydantic asks in its place.
+    is_deferred = vars(TypeAdapter).get("_defer_build")
+    BaseModel.model_config["defer_build"] = True
+    if is_deferred is not None:
+        TypeAdapter._defer_build = True  # type: ignore[assignment, method-assign]  # noqa: SLF001 - no option
+    try:
+        import mcp  # noqa: F401 - the import is the purpose
+    finally:
+        BaseModel.model_config.pop("defer_build", None)
+        if is_deferred is not None:
+            TypeAdapter._defer_build = is_deferred  # type: ignore[method-assign]  # noqa: SLF001
 
 
 def list_transports(
