@@ -113,7 +113,7 @@ def show_call(
     is_file = path is not None and (bool(diffs) or Path(path).exists())
     kind: ToolKind = "edit" if diffs else "read" if spec is not None and spec.read_only else "other"
     locations = (ToolCallLocation(path=path),) if path is not None and is_file else ()
-    title = f"{agent}: {name} {arguments}" if agent else f"{name} {arguments}"
+    title = f"{agent} > {name} {arguments}" if agent else f"{name} {arguments}"
     return CallView(title.strip(), kind, diffs, locations, call.arguments)
 
 

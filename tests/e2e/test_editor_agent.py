@@ -80,7 +80,7 @@ async def test_the_call_of_an_agent_is_shown_and_asked_about_with_the_name_of_th
         await editor.prompt(session.session_id, "Is it late?")
     outer, inner = editor.find("tool_call")
     ((asked, _),) = editor.asked
-    title = 'main > watcher: time.get_current_time timezone="UTC"'
+    title = 'main > watcher > time.get_current_time timezone="UTC"'
     assert (outer.title, inner.title, asked.title) == ('agents.watcher task="Look at the clock."', title, title)
     assert inner.tool_call_id == asked.tool_call_id != outer.tool_call_id
     ended = {update.tool_call_id: update.status for update in editor.find("tool_call_update")}

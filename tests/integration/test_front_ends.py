@@ -355,6 +355,16 @@ async def test_a_question_of_a_server_is_an_interrupt_with_its_schema() -> None:
     assert "accept: 7" in str(agent["messages"]) and agent["failures"] == []
 
 
+async def test_a_run_says_that_the_model_does_not_get_the_tools_and_the_state_of_its_front_end() -> None:
+    async with serve(["Hello."]) as service:
+        parameters = {"tools": [{"name": "paint", "description": "Paints."}], "context": []}
+        agent = await run_ag_ui(service.url, TOKEN, [GO], parameters=parameters, state={"colour": "red"})
+    statuses = [event["value"]["text"] for event in agent["events"] if event.get("name") == "status"]
+    assert "The model does not get the tools of the front end: paint" in statuses
+    assert "The model does not get the state of the front end" in statuses
+    assert (agent["failures"], agent["messages"][-1]["content"]) == ([], "Hello.")
+
+
 async def test_an_agent_that_aborts_its_run_stops_the_turn() -> None:
     pen = Pen()
     wait = {"tool_calls": [{"name": "wait", "arguments": {}}]}
@@ -437,6 +447,7 @@ async def test_pages_of_allowed_origins_may_use_the_paths_of_front_ends(path: st
         ("/ai-sdk/chat", {"id": "a", "messages": [{"role": "user", "parts": []}]}),
         ("/ag-ui", {"threadId": "a"}),
         ("/ag-ui", {"threadId": "a", "runId": "b", "messages": []}),
+        ("/ag-ui", {"threadId": "a", "runId": "b", "messages": [{"role": "user", "content": "Hi."}], "tools": "all"}),
         ("/ag-ui", {"threadId": "a", "runId": "b", "messages": [{"role": "user", "content": [{"type": "audio"}]}]}),
         ("/ag-ui", {"threadId": "a", "runId": "b", "messages": [], "resume": [{"status": "resolved"}]}),
     ],

@@ -79,13 +79,14 @@ const agent = new HttpAgent({
     new Response(given.printed, { headers: { "content-type": "text/event-stream" } }) : await fetch(...request),
 });
 agent.pendingInterrupts = given.pending ?? [];
+agent.state = given.state ?? {};
 const events = [], failures = [], interrupts = [];
 const subscriber = {
   onEvent: ({ event }) => { events.push(event); if (given.stopAt && given.stopAt === event.name) agent.abortRun(); },
   onRunFailed: ({ error }) => { failures.push(error.message); },
 };
 for (const step of given.steps) {
-  let parameters = {};
+  let parameters = { ...given.parameters };
   if (step.send) agent.addMessage({ id: "m" + events.length, role: "user", content: step.send });
   if (step.answers) {
     interrupts.push(...agent.pendingInterrupts);

@@ -1,7 +1,7 @@
 """The requests of AG-UI's `HttpAgent`: `RunAgentInput`.
 
 Only the last message is read: the service has the others. The state of the front end, its tools and its context are
-not: the model does not get them.
+not: the model does not get them, and the status of the turn says so.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dial_client.runtime.safe_text import to_one_line
 from dial_client.serve.front_ends.chat_request import ChatRequest, build_file_part, parse_parts
 from dial_client.serve.http_messages import HttpError, read_flag, read_list, read_string
 
@@ -33,7 +34,19 @@ def parse_run_input(body: Mapping[str, Any]) -> ChatRequest:
     content = messages[-1].get("content")
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(_to_parts(content))
     earlier = sum(message.get("role") == "user" for message in messages[:-1])
-    return ChatRequest(chat, run, content=parse_parts(parts, "messages"), earlier=earlier, keeps_running=keeps_running)
+    notes = tuple(_find_unread(body))
+    content = parse_parts(parts, "messages")
+    return ChatRequest(chat, run, content=content, earlier=earlier, keeps_running=keeps_running, notes=notes)
+
+
+def _find_unread(body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the model does not get: a front end would wait for calls of its tools for ever."""
+    if tools := read_list(body, "tools"):
+        names = ", ".join(str(tool.get("name") if isinstance(tool, Mapping) else tool)[:80] for tool in tools[:10])
+        more = f" and {len(tools) - 10} more" if len(tools) > 10 else ""
+        yield f"The model does not get the tools of the front end: {to_one_line(names, 800)}{more}"
+    if given := [name for name in ("state", "context") if body.get(name)]:
+        yield f"The model does not get the {' and the '.join(given)} of the front end"
 
 
 def _to_parts(content: Any) -> Iterator[dict[str, Any]]:

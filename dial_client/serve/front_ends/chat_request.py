@@ -31,6 +31,8 @@ class ChatRequest:
     """The answers, by the ids that `turn_frames.Waiting` gave the requests: ``decision`` or ``action``, and more."""
     keeps_running: bool = False
     """Whether the turn goes on when the front end closes the connection, which else stops the turn."""
+    notes: tuple[str, ...] = ()
+    """What of the request has no effect, for the status of the turn."""
 
 
 def parse_parts(parts: Sequence[Mapping[str, Any]], path: str) -> Content:

@@ -141,7 +141,7 @@ class FrontEndRoutes:
             # A question that the model's endpoint refused is not in the conversation, but the front end has it.
             if asked.earlier < len(questions):
                 turn_input = _change(questions[asked.earlier], message, asked)
-        return await self._starter.start(request, conversation_id, turn_input, notes=notes)
+        return await self._starter.start(request, conversation_id, turn_input, notes=(*notes, *asked.notes))
 
     async def _find_conversation(self, request: Request, chat: str) -> str:
         """Return the id of a chat's conversation.
