@@ -608,6 +608,7 @@ from dial_client.serve.turns.human_input import ANSWER_TIMEOUT as ANSWER_TIMEOUT
 from dial_client.serve.turns.human_input import APPROVAL as APPROVAL
 from dial_client.serve.turns.human_input import HumanInputBroker as HumanInputBroker
 from dial_client.serve.turns.turn_registry import MAX_TURNS as MAX_TURNS
+from dial_client.serve.turns.turn_registry import MAX_WAIT as MAX_WAIT
 from dial_client.serve.turns.turn_registry import ServedModel as ServedModel
 from dial_client.serve.turns.turn_registry import TurnRegistry as TurnRegistry
 from dial_client.servers import notifications as notifications

@@ -625,6 +625,7 @@ class DialClient:
             require_output=output is not None and self._on_limit != "answer",
             background_calls=background or BackgroundCalls(),
             agents=agents,
+            is_resumed=decisions is not None,
         )
         if self.model.retired and not self._turns.are_running:
             tasks.start_soon(self.model.close_retired)

@@ -139,6 +139,7 @@ class ManagerOptions(TypedDict, total=False):
     lease: float
     compact_at: float | None
     locked_settings: Collection[str]
+    observers: Sequence[TurnObserver]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,6 +175,7 @@ class ConversationManager:
         will_be_resumed: Returns True if a process will resume the conversation's interrupted turn. Other turns of the
             conversation then wait. By default no turn is resumed.
         locked_settings: The names of settings that conversations cannot change (`conversation_settings.KEYS`).
+        observers: Observe each turn.
 
     Raises:
         ConfigError: An option has an invalid value.
@@ -191,6 +193,7 @@ class ConversationManager:
         compact_at: float | None = None,
         will_be_resumed: WillBeResumed = never_resumed,
         locked_settings: Collection[str] = (),
+        observers: Sequence[TurnObserver] = (),
     ) -> None:
         if when_busy not in ("wait", "refuse"):
             raise ConfigError(f"unknown when_busy {when_busy!r}", hint='expected "wait" or "refuse"')
@@ -205,7 +208,7 @@ class ConversationManager:
         """The store of the conversations."""
         self.locked_settings = frozenset(locked_settings)
         """The names of settings that conversations cannot change; applied from the next turn on."""
-        self._compact_at = compact_at
+        self._compact_at, self._observers = compact_at, tuple(observers)
         # The calls in the background of conversations, until a turn ends without any.
         self._background: OrderedDict[str, BackgroundCalls] = OrderedDict()
         # The only owner whose conversations are found; None for all conversations.
@@ -593,7 +596,7 @@ class ConversationManager:
                 stream=stream,
                 stream_events=stream_events,
                 origin=replace(origin, owner=beginning.owner),
-                observers=(persister, _BackgroundObserver(self._background), slot),
+                observers=(persister, _BackgroundObserver(self._background), slot, *self._observers),
                 background=background,
                 agents=AgentProgress(partial(persister.store_agent, origin), beginning.agents),
                 tool_format=settings.tool_format,

@@ -17,13 +17,21 @@ class TokenBucket:
 
     def take(self) -> bool:
         """Take a token; return False if there is none."""
-        now = time.monotonic()
-        self._tokens = min(self.burst, self._tokens + (now - self._refilled_at) * self._rate)
-        self._refilled_at = now
+        self._refill()
         if self._tokens < 1:
             return False
         self._tokens -= 1
         return True
+
+    def spend(self, count: int) -> None:
+        """Take tokens that are used up elsewhere, also those that are not there: at most ``burst`` are owed."""
+        self._refill()
+        self._tokens = max(float(-self.burst), self._tokens - count)
+
+    def _refill(self) -> None:
+        now = time.monotonic()
+        self._tokens = min(self.burst, self._tokens + (now - self._refilled_at) * self._rate)
+        self._refilled_at = now
 
     @property
     def seconds(self) -> float:

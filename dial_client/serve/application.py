@@ -45,6 +45,7 @@ from dial_client.serve.static_files import StaticFiles
 from dial_client.serve.title_writer import TitleWriter
 from dial_client.serve.turn_starter import TurnStarter
 from dial_client.serve.turns.human_input import HumanInputBroker
+from dial_client.serve.turns.owner_counts import RequestRates, SharedPlaces
 from dial_client.serve.turns.peers import Peers
 from dial_client.serve.turns.remote_turns import RemoteTurns
 from dial_client.serve.turns.turn_registry import ServedModel, TurnRegistry
@@ -96,9 +97,12 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
     # They are the operator's, and who reads a conversation is not.
     context.dial.skills.shows_folders = False
     router = Router(build_routes(context), redirect_slashes=False, default=_refuse_path)
+    rates = RequestRates(context.peers)
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
         person: Person | None = scope.get("state", {}).get(PERSON)
+        if person is not None and person.requests_per_minute:
+            _count_request(rates, person.token_id, person.requests_per_minute)
         try:
             # Whatever answers the request finds the servers of its person, and of nobody else.
             with act_for(person.name if person is not None else ""):
@@ -116,7 +120,9 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
     limits, usage = context.operations.limits, context.usage
     if limits is None or usage is None:
         return RequestLog(SecurityMiddleware(respond, policy), context.operations)
-    limits.count_turns, context.turns.guard = context.turns.count_owned, limits.reserve_turn
+    limits.rates = rates
+    context.turns.find_limit = lambda owner: limits.find(owner).turns
+    context.turns.shared = SharedPlaces(context.peers) if context.peers is not None else None
     context.dial.limit_servers(limits.may_use_server)
     context.dial.parts.servers.find_tool_patterns = lambda owner: limits.find(owner).tools
 
@@ -133,13 +139,27 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
     return RequestLog(SecurityMiddleware(respond_within_limits, policy), context.operations)
 
 
+def _count_request(rates: RequestRates, token_id: str, rate: int) -> None:
+    """Count a request with a token that has a limit of its own.
+
+    Raises:
+        HttpError: The token's requests of this minute are used up.
+    """
+    if seconds := rates.take(f"token:{token_id}", rate):
+        message = f"this token has sent its {rate} requests of a minute: try again in {seconds} s"
+        headers = {"retry-after": str(seconds)}
+        raise HttpError(429, message, "rate_limit_exceeded", kind="rate_limit_error", headers=headers)
+
+
 def build_routes(context: AppContext) -> list[Route]:
     """Return the routes of the API, as in docs/openapi.yaml, and the routes of the page's files."""
     dial, turns, model, durable = context.dial, context.turns, context.model, context.durable
     manager = (
         durable.manager
         if durable
-        else ConversationManager(dial, context.store, when_busy="refuse", locked_settings=context.locked_settings)
+        else ConversationManager(
+            dial, context.store, when_busy="refuse", locked_settings=context.locked_settings, observers=(turns,)
+        )
     )
     readiness = Readiness(turns, context.store, context.operations)
     values = context.store.values if isinstance(context.store, SQLStore) else None

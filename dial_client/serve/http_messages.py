@@ -188,6 +188,14 @@ class HttpError(Exception):
         return HTMLResponse(text, self.status, self.headers)
 
 
+class TooManyTurns(HttpError, DialError):
+    """Too many turns run: of the service, or of a person."""
+
+    def __init__(self, problem: str, code: str = "too_many_turns") -> None:
+        message = f"{problem}: try again later"
+        super().__init__(429, message, code, kind="rate_limit_error", headers={"retry-after": "2"})
+
+
 def build_json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a JSON response."""
     return Response(to_json(content), status, {"content-type": "application/json", **(headers or {})})

@@ -156,9 +156,10 @@ class _State:
         def gauge(name: str, text: str, value: float) -> Any:
             return GaugeMetricFamily(f"dial_{name}", text, value)
 
-        running, waiting = self._turns.count()
+        running, waiting, queued = self._turns.count()
         yield gauge("turns_running", "Turns that run, with those that wait for a person.", running)
         yield gauge("turns_waiting", "Turns that wait for a person.", waiting)
+        yield gauge("turns_queued", "Turns that wait for a place.", queued)
         yield gauge("turns_limit", "Turns that may run at once.", self._turns.max_turns)
         yield gauge("event_loop_lag_seconds", "The longest lag since the last reading.", self._take_lag())
         up = GaugeMetricFamily("dial_server_up", "Whether an MCP server works.", labels=["server"])

@@ -57,7 +57,7 @@ class TurnStarter:
             HttpError: The service or the person has too many turns, or may not use the model.
         """
         await self.check_model(request, conversation_id)
-        with self.turns.reserve():
+        with self.turns.reserve(find_person(request).name):
             turn = await select_owned(self.runner, request).start(conversation_id, turn_input, stream=stream)
             self.turns.add(turn)
         if self.titles is not None:

@@ -256,4 +256,5 @@ def _build_durable(
         is_stopping=lambda: turns.is_closed,
         when_busy="refuse",
         locked_settings=locked,
+        observers=(turns,),
     )

@@ -13,6 +13,7 @@ SELECTING = "Selecting tools…"
 PROCESSING = "Processing results…"
 CORRECTING = "Correcting the form of the answer…"
 FORMULATING = "Formulating response…"
+QUEUED = "Waiting until other turns have ended…"
 STORING = "The conversation cannot be stored; trying again…"
 _CODES = {
     ANALYZING: "analyzing",
@@ -20,6 +21,7 @@ _CODES = {
     PROCESSING: "processing",
     CORRECTING: "correcting",
     FORMULATING: "formulating",
+    QUEUED: "queued",
     STORING: "storing",
 }
 _USING = compile_lazily(r"Using (.+)…")

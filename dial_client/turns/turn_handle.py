@@ -51,6 +51,9 @@ class TurnObserver:
     async def run_beside(self, turn: TurnHandle) -> None:
         """Run in a separate task from the start of the turn. It must return when the turn has ended."""
 
+    async def on_beginning(self, turn: TurnHandle) -> None:
+        """Let the turn wait until it may begin. Its time limits have not begun; an error ends the turn."""
+
     async def on_message(self, turn: TurnHandle) -> None:
         """Store the content of `TurnHandle.recorder`. The turn waits for this method, and an error ends the turn."""
 
@@ -86,6 +89,7 @@ class TurnHandle(Generic[OutputT_co]):
         require_output: Whether an end without a typed answer is an error.
         background_calls: The calls in the background of the conversation; by default of the turn alone.
         agents: What is stored of the agents of the turn; by default nothing.
+        is_resumed: Whether the turn continues one that was interrupted.
     """
 
     _work: TurnWork
@@ -105,6 +109,8 @@ class TurnHandle(Generic[OutputT_co]):
     """The calls in the background of the conversation, or of the turn alone."""
     agents: AgentProgress = field(default_factory=AgentProgress)
     """The agents that the turn calls: what is stored of them, and how it is stored."""
+    is_resumed: bool = False
+    """Whether the turn continues one that was interrupted."""
     on_event: Callable[[Event], Awaitable[None]] | None = field(default=None, init=False)
     """Receives each event before the turn goes on, so that what follows from the event comes later; an error ends the
     turn. None if nobody does."""
@@ -312,6 +318,8 @@ class TurnHandle(Generic[OutputT_co]):
         try:
             try:
                 with self._scope, act_for(self.owner):
+                    for observer in self.observers:
+                        await observer.on_beginning(self)
                     reason = await self._work(self)
                 if reason is StopReason.CANCELLED:
                     open_calls_end = reason.sentence if self.failure is None else "the turn broke off"

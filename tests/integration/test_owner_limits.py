@@ -34,7 +34,7 @@ from tests.inner import (
 )
 from tests.support.clients import calculator
 from tests.support.gateways import MODES
-from tests.support.http_service import MODEL, Gate, HttpService, serve
+from tests.support.http_service import MODEL, Gate, HttpService, join_text, read_events, serve
 from tests.support.mcp_clients import mcp_client
 from tests.support.servers.library import library
 from tests.support.temporary_stores import needs_postgres, place
@@ -151,15 +151,20 @@ async def test_a_person_has_so_many_turns_and_requests_and_others_are_not_kept_o
     call = {"tool_calls": [{"name": "now", "arguments": {}}]}
     limits = {"*": OwnerLimits(turns=1), "owner:carl": OwnerLimits(requests_per_minute=2)}
     options: dict[str, Any] = {"servers": {"clock": clock}, "allow": ["*"]}
-    async with open_company(tmp_path / "a.db", [call, "Hello.", "Noon.", "Again."], limits, **options) as company:
+    replies = [call, "Hello.", "Noon.", "Waited.", "Again."]
+    async with open_company(tmp_path / "a.db", replies, limits, **options) as company:
         async with await company.login("anna") as anna, await company.login("bob") as bob:
-            where = f"/conversations/{(await anna.post('/conversations', json={})).json()['id']}/chat"
+            where, waits = [
+                f"/conversations/{(await anna.post('/conversations', json={})).json()['id']}/chat" for _ in range(2)
+            ]
             async with anna.stream("POST", where, json={"text": "What time is it?"}) as running:
                 await gate.begun.wait()
-                refused = await anna.post("/v1/chat/completions", json=ASKED)
-                of_bob = await bob.post("/v1/chat/completions", json=ASKED)
-                gate.open.set()
-                await running.aread()
+                async with anna.stream("POST", waits, json={"text": "And then?"}) as waiting:
+                    refused = await anna.post("/v1/chat/completions", json=ASKED)
+                    of_bob = await bob.post("/v1/chat/completions", json=ASKED)
+                    gate.open.set()
+                    await running.aread()
+                    assert join_text([event async for event in read_events(waiting)]) == "Waited."
             again = await anna.post("/v1/chat/completions", json=ASKED)
         async with await company.login("carl") as carl:
             asked = [await carl.get("/conversations") for _ in range(3)]

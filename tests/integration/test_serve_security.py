@@ -14,7 +14,7 @@ from anyio.abc import SocketStream
 from tests.inner import AccessPolicy, StaticFiles, build_policy
 from tests.inner import security_is_loopback as is_loopback
 from tests.integration.test_conversation_routes import Maths, chat
-from tests.support.http_service import TOKEN, HttpService, serve
+from tests.support.http_service import TOKEN, HttpService, join_text, read_events, serve
 
 pytestmark = pytest.mark.anyio
 
@@ -256,17 +256,21 @@ async def test_websocket_upgrades_are_refused() -> None:
         assert b"101" not in (await rest(await raw(server, head))).splitlines()[0]
 
 
-async def test_a_turn_above_the_limit_is_refused_with_status_429() -> None:
+async def test_a_turn_above_the_limit_and_its_queue_is_refused_with_status_429() -> None:
     maths = Maths()
-    async with serve([WAITS, "Done.", "Hello."], {"maths": maths.server}, max_turns=1, allow=["*"]) as server:
-        first, second = await server.conversation(), await server.conversation()
+    async with serve(
+        [WAITS, "Done.", "Waited.", "Hello."], {"maths": maths.server}, max_turns=1, allow=["*"]
+    ) as server:
+        first, waiting, second = [await server.conversation() for _ in range(3)]
         async with anyio.create_task_group() as group:
             group.start_soon(chat, server, first)
             await maths.gate.begun.wait()
-            answer = await server.http.post(f"{second}/chat", json={"text": "Hi"})
-            asked = {"messages": [{"role": "user", "content": "Hi"}]}
-            await server.json("POST", "/v1/chat/completions", 429, json=asked)
-            maths.gate.open.set()
+            async with server.http.stream("POST", f"{waiting}/chat", json={"text": "Hi"}) as queued:
+                answer = await server.http.post(f"{second}/chat", json={"text": "Hi"})
+                asked = {"messages": [{"role": "user", "content": "Hi"}]}
+                await server.json("POST", "/v1/chat/completions", 429, json=asked)
+                maths.gate.open.set()
+                assert join_text([event async for event in read_events(queued)]) == "Waited."
         assert (await chat(server, second))[-2].name == "done"
     assert answer.status_code == 429
     assert answer.headers["retry-after"] == "2"

@@ -208,7 +208,7 @@ async def test_a_turn_that_starts_during_shutdown_is_cancelled() -> None:
     turns = TurnRegistry()
     with anyio.fail_after(LONG):
         async with DialClient(ScriptedProvider([{"hang": True}])) as dial:
-            with turns.reserve():
+            with turns.reserve(""):
                 await turns.end(0.0)
                 turn = dial.start([Message.user("Hi")], stream_events=False)
                 turns.add(turn)

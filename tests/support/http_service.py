@@ -16,6 +16,7 @@ from tests.inner import (
     HEAD_TIMEOUT,
     MAX_BODY,
     MAX_TURNS,
+    MAX_WAIT,
     SHUTDOWN_GRACE,
     AccessPolicy,
     AppContext,
@@ -104,6 +105,7 @@ async def serve(
     store: ConversationStore | None = None,
     answer_timeout: float = ANSWER_TIMEOUT,
     max_turns: int = MAX_TURNS,
+    max_wait: float = MAX_WAIT,
     grace: float = SHUTDOWN_GRACE,
     head_timeout: int = HEAD_TIMEOUT,
     durable: bool = False,
@@ -128,7 +130,7 @@ async def serve(
     On exit running turns are cancelled, or handed over to other processes if they are durable.
     """
     provider = ScriptedProvider(model) if isinstance(model, Sequence) else model
-    turns = TurnRegistry(max_turns, hand_over=durable)
+    turns = TurnRegistry(max_turns, hand_over=durable, max_wait=max_wait)
     conversations = store or MemoryStore()
     served = ServedModel(MODEL)
     peers = Peers(conversations) if shared else None
@@ -221,6 +223,7 @@ def durable_turns(
         on_started=turns.add,
         is_stopping=lambda: turns.is_closed,
         when_busy="refuse",
+        observers=(turns,),
     )
 
 

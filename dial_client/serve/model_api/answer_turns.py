@@ -106,12 +106,13 @@ class AnswerTurns:
         # With the choice `none` no tool is offered at all: a model that ignores the choice would call one, and it
         # would run.
         has_tools = request.settings.tool_choice != ToolChoice.NONE
-        with self._turns.reserve():
+        with self._turns.reserve(owner):
             turn = self._dial.start(
                 await self._handoffs.restore(request.messages, owner),
                 stream=request.stream,
                 stream_events=request.stream,
                 client_tools=request.tools if has_tools else (),
+                observers=(self._turns,),
                 tools=None if has_tools else [],
                 hidden_tools=request.hidden_tools,
                 settings=request.settings,

@@ -10,7 +10,6 @@ An `Authenticator` answers for the whole service, or for `/mcp` alone. It may na
 from __future__ import annotations
 
 import hmac
-import math
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ from typing import Any, Protocol
 
 import anyio
 
-from dial_client.runtime.token_bucket import TokenBucket
 from dial_client.serve.http_messages import HttpError
 from dial_client.stores.access_tokens import AccessToken, AccessTokens
 from dial_client.stores.conversation_store import MAX_OWNER
@@ -81,6 +79,10 @@ class Person:
     """The name for people to read, such as an e-mail address; empty if it is `name`."""
     groups: frozenset[str] = frozenset()
     """The groups that an identity provider or a proxy names, for the limits of groups."""
+    token_id: str = ""
+    """The id of the token of the request, if that has a limit of its own."""
+    requests_per_minute: int | None = None
+    """The requests that this token may send in a minute; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +195,6 @@ _MAX_KNOWN = 10_000
 class _KnownToken:
     token: AccessToken
     found_at: float
-    requests: TokenBucket | None
-    """The requests that may still be sent in this minute; None for no limit."""
 
 
 class PersonalTokens:
@@ -215,7 +215,6 @@ class PersonalTokens:
         """Return the owner of the token in the headers.
 
         Raises:
-            HttpError: The token's requests of this minute are used up.
             DialError: The database failed.
         """
         known = None
@@ -223,22 +222,17 @@ class PersonalTokens:
             known = known or await self._find(text)
         if known is None:
             return Refusal("send your token for this service: Authorization: Bearer TOKEN")
-        if known.requests is not None and not known.requests.take():
-            seconds = math.ceil(known.requests.seconds)
-            message = f"this token has sent its {known.requests.burst} requests of a minute: try again in {seconds} s"
-            headers = {"retry-after": str(seconds)}
-            raise HttpError(429, message, "rate_limit_exceeded", kind="rate_limit_error", headers=headers)
-        return Person(known.token.owner, known.token.scopes)
+        token = known.token
+        return Person(token.owner, token.scopes, token_id=token.id, requests_per_minute=token.requests_per_minute)
 
     async def _find(self, text: str) -> _KnownToken | None:
         now, known = anyio.current_time(), self._known.get(text)
         if known is None or now - known.found_at >= _KNOWN_SECONDS:
-            token, earlier = await self._tokens.find(text), self._known.pop(text, None)
+            token = await self._tokens.find(text)
+            self._known.pop(text, None)
             if token is None:
                 return None
-            rate = token.requests_per_minute
-            requests = earlier.requests if earlier is not None else TokenBucket(rate, rate / 60) if rate else None
-            known = self._known[text] = _KnownToken(token, now, requests)
+            known = self._known[text] = _KnownToken(token, now)
             if len(self._known) > _MAX_KNOWN:
                 self._known.popitem(last=False)
         return None if known.token.has_expired else known

@@ -12,8 +12,8 @@ A file has them by the names of persons and groups:
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields, replace
@@ -27,14 +27,14 @@ from dial_client.hooks.owners import find_owner
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.messages.message import Failure, ToolCallResult, ToolSpec, build_not_run_result
 from dial_client.messages.model import ModelRequest
-from dial_client.runtime.token_bucket import TokenBucket
 from dial_client.serve.http_messages import HttpError
 from dial_client.serve.people.authentication import Person
 from dial_client.serve.people.usage_ledger import UsageLedger, get_today
+from dial_client.serve.turns.owner_counts import RequestRates
 from dial_client.settings.policy_config import matches
 from dial_client.stores.owner_usage import UsedAmount
 
-# Persons whose requests and groups are remembered.
+# Persons whose groups are remembered.
 _MAX_PERSONS = 10_000
 EVERYBODY, GROUP, OWNER = "*", "group:", "owner:"
 
@@ -44,9 +44,9 @@ class OwnerLimits:
     """The limits of a person, a group or everybody; None for no limit."""
 
     turns: int | None = None
-    """Turns at once, at each process. Turns that wait for a person count too."""
+    """Turns at once. Turns that wait for a person count too."""
     requests_per_minute: int | None = None
-    """Requests in a minute, at each process."""
+    """Requests in a minute."""
     tokens_per_day: int | None = None
     tokens_per_month: int | None = None
     usd_per_day: float | None = None
@@ -135,8 +135,7 @@ def read_limits(path: Path) -> LimitTable:
     return LimitTable(table)
 
 
-# Whom the current request is for, and which models this person may use; None for all.
-_PERSON: ContextVar[Person | None] = ContextVar("person", default=None)
+# The models that the person of the current request may use; None for all.
 _MODELS: ContextVar[tuple[str, ...] | None] = ContextVar("models", default=None)
 
 
@@ -173,12 +172,10 @@ class OwnerLimiter(Middleware):
 
     def __init__(self, table: LimitTable) -> None:
         self._table = table
-        self._requests: OrderedDict[str, TokenBucket] = OrderedDict()
+        self.rates = RequestRates()
+        """Counts requests; set by the service."""
         # The groups of the persons who have sent a request to this process.
         self._groups: OrderedDict[str, Collection[str]] = OrderedDict()
-        self._starting = Counter[str]()
-        self.count_turns: Callable[[str], int] = lambda _: 0
-        """Returns the number of the running turns of a person; set by the service."""
 
     def find(self, owner: str) -> OwnerLimits:
         """Return the limits of a person, with the groups that the last request has named."""
@@ -191,39 +188,19 @@ class OwnerLimiter(Middleware):
         Raises:
             HttpError: The person has sent too many requests in this minute.
         """
-        _remember(self._groups, person.name, person.groups)
+        self._groups[person.name] = person.groups
+        self._groups.move_to_end(person.name)
+        if len(self._groups) > _MAX_PERSONS:
+            self._groups.popitem(last=False)
         limits = self.find(person.name)
-        if (rate := limits.requests_per_minute) is not None:
-            bucket = self._requests.get(person.name)
-            if bucket is None or bucket.burst != rate:
-                bucket = TokenBucket(rate, rate / 60)
-            _remember(self._requests, person.name, bucket)
-            if not bucket.take():
-                raise _refuse(f"you have sent your {rate} requests of a minute", ceil(bucket.seconds), "requests")
-        token, models = _PERSON.set(person), _MODELS.set(limits.models)
+        rate = limits.requests_per_minute
+        if rate is not None and (seconds := self.rates.take(f"{OWNER}{person.name}", rate)):
+            raise _refuse(f"you have sent your {rate} requests of a minute", seconds, "requests")
+        models = _MODELS.set(limits.models)
         try:
             yield
         finally:
-            _PERSON.reset(token)
             _MODELS.reset(models)
-
-    @contextmanager
-    def reserve_turn(self) -> Iterator[None]:
-        """Within the context a turn of the request's person starts.
-
-        Raises:
-            HttpError: As many turns of the person run as may.
-        """
-        person = _PERSON.get()
-        owner = person.name if person is not None else ""
-        limit = self.find(owner).turns
-        if limit is not None and self.count_turns(owner) + self._starting[owner] >= limit:
-            raise _refuse(f"{limit} of your turns are running", 2, "turns")
-        self._starting[owner] += 1
-        try:
-            yield
-        finally:
-            self._starting[owner] -= 1
 
     async def check_budget(self, owner: str, ledger: UsageLedger) -> None:
         """Check that a person may still use something.
@@ -277,13 +254,6 @@ class OwnerLimiter(Middleware):
         if call.spec is None or self.may_use_tool(call.owner, call.spec):
             return await call_next(call)
         return build_not_run_result(call.request.id, "this person may not use this tool", Failure.DENIED)
-
-
-def _remember(found: OrderedDict[str, Any], name: str, value: Any) -> None:
-    found[name] = value
-    found.move_to_end(name)
-    if len(found) > _MAX_PERSONS:
-        found.popitem(last=False)
 
 
 def _find_excess(used: UsedAmount, tokens: int | None, usd: float | None) -> str:

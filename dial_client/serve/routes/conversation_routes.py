@@ -33,7 +33,7 @@ from dial_client.serve.http_messages import (
 )
 from dial_client.serve.model_api.message_parts import parse_content
 from dial_client.serve.routes.share_routes import LINK, SHARED_MARK
-from dial_client.serve.security import select_owned
+from dial_client.serve.security import find_person, select_owned
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
 from dial_client.serve.title_writer import TITLE_USAGE
 from dial_client.serve.turn_starter import TurnStarter
@@ -214,7 +214,7 @@ class ConversationRoutes:
             return False
         self._resuming.add(stored.id)
         try:
-            with self._turns.reserve():
+            with self._turns.reserve(find_person(request).name):
                 if (turn := await self._find_manager(request).resume(stored.id)) is not None:
                     self._turns.add(turn)
         except (HttpError, ConversationBusy) as error:  # the conversation can be read in any case

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -79,23 +79,46 @@ class Peers:
         for kind, handler in handlers.items():
             self._handlers[kind].append(handler)
 
-    async def send(self, kind: str, content: Mapping[str, Any], to: str = "") -> None:
-        """Send a message to a process, or to all others.
+    async def send(
+        self, kind: str, content: Mapping[str, Any], to: str = "", *, unlock: tuple[int, int] | None = None
+    ) -> None:
+        """Send a message to a process, or to all others; release a lock of `lock`, with its key and number, before.
 
         Raises:
             DialError: The message is too long, or the connection is lost.
         """
-        await self._notify(to_json({"kind": kind, "from": self._id, **content}), to)
+        await self._notify(to_json({"kind": kind, "from": self._id, **content}), to, unlock)
 
-    async def _notify(self, text: str, to: str = "") -> None:
+    async def _notify(self, text: str, to: str = "", unlock: tuple[int, int] | None = None) -> None:
         if len(text) > MAX_CHARS:
             raise DialError("the message is too long for the other processes")
         chunks = [text[at : at + CHUNK] for at in range(0, len(text), CHUNK)]
         self._sent += 1
         # The numbers also keep chunks apart that are the same: PostgreSQL sends equal ones of a transaction once.
         payloads = [f"{self._id} {self._sent} {at} {len(chunks)} {chunk}" for at, chunk in enumerate(chunks)]
-        statement = "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload"
-        await self._execute(statement, f"{CHANNEL}_{to}" if to else CHANNEL, payloads)
+        unlocks = ", pg_advisory_unlock($3, $4)" if unlock is not None else ""
+        statement = f"SELECT pg_notify($1, payload){unlocks} FROM unnest($2::text[]) AS payload"  # noqa: S608
+        await self._execute(statement, f"{CHANNEL}_{to}" if to else CHANNEL, payloads, *(unlock or ()))
+
+    async def lock(self, key: int, count: int, held: Collection[int]) -> int | None:
+        """Take one of `count` locks, and return its number; None if other processes have all that are not `held`.
+
+        The lock ends with the connection.
+
+        Args:
+            key: The name of the locks, a number of 32 bits.
+            count: How many there are; the first is 1.
+            held: The numbers of those that this process has.
+
+        Raises:
+            DialError: The connection is lost.
+        """
+        statement = (
+            "SELECT number FROM generate_series(1, $2::int) AS number WHERE"
+            " CASE WHEN number = ANY ($3::int[]) THEN false ELSE pg_try_advisory_lock($1, number) END LIMIT 1"
+        )
+        rows = await self._execute(statement, key, count, list(held))
+        return rows[0]["number"] if rows else None
 
     def start_soon(self, fn: Callable[..., Awaitable[object]], *args: object) -> None:
         """Start a task that answers a message; on shutdown it has some seconds to end."""
@@ -151,8 +174,8 @@ class Peers:
                 with anyio.CancelScope(shield=True):
                     await pooled.invalidate()
 
-    async def _execute(self, statement: str, *arguments: object) -> None:
-        """Execute a statement on the connection.
+    async def _execute(self, statement: str, *arguments: object) -> list[Any]:
+        """Execute a statement on the connection, and return its rows.
 
         Raises:
             StoreUnavailable: The connection is lost.
@@ -165,7 +188,7 @@ class Peers:
                 raise StoreUnavailable("the database of conversations cannot be reached")
             try:
                 with anyio.fail_after(_TIMEOUT):
-                    await connection.fetch(statement, *arguments)
+                    return list(await connection.fetch(statement, *arguments))
             except Exception as error:
                 connection.terminate()
                 raise StoreUnavailable(f"the database of conversations failed: {type(error).__name__}") from error
