@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import signal
 import statistics
 import sys
@@ -26,10 +27,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.endpoint import Endpoint
-from benchmarks.load.fault_cases import measure_faults, print_faults
+from benchmarks.load.fault_cases import HEADS, describe_row, measure_faults, print_faults
 from benchmarks.load.figures import WORKERS, Saturated, Streams, Waits, build_waits, measure_saturated, measure_streams
 from benchmarks.load.postgres import Postgres, find_programs
-from benchmarks.load.service import PACE_MS, Service, build_arguments
+from benchmarks.load.service import PACE_MS, Service, build_arguments, describe_service
 from benchmarks.load.turns import Clients
 from benchmarks.report import machine
 
@@ -154,41 +155,51 @@ def _say(stage: str) -> None:
 WAITS = "first byte, ms: p50 | p95 | p99 | gap, ms: p50 | p95 | p99"
 
 
-def print_tables(measured: Mapping[str, Figures]) -> None:
-    """Print what was measured, as tables in Markdown."""
-    costs = "CPU, ms a turn | the first's over this | of PostgreSQL | statements"
-    _print_head(f"service | turns a second | of the first service's | {costs}")
+def build_tables(measured: Mapping[str, Figures]) -> list[str]:
+    """Return what was measured, as the tables in Markdown of docs/load.md."""
+    costs = "processor, ms a turn | without a database over this | processor, of PostgreSQL | statements"
+    turns = [f"store | turns a second | of those without a database | {costs}"]
+    memory = ["store | memory of a process, MB | left by a turn, KB | a further stream, KB | connections"]
+    rates = [f"store | turns a second | {WAITS}"]
+    streams = [f"store | streams | processor of a stream, ms a second | {WAITS}"]
     floor = next(iter(measured.values())).saturated
-    for name, figures in measured.items():
+    for service, figures in measured.items():
+        name = describe_service(service)
         found = figures.saturated
         ratios = [one.turns_a_second / base.turns_a_second for one, base in zip(found, floor, strict=True)]
-        turns, processor, database, statements = (
+        rate, processor, database, statements = (
             statistics.median(getattr(one, part) for one in found)
             for part in ("turns_a_second", "processor_ms", "database_ms", "statements")
         )
         spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} - {max(ratios):.2f})"
         share = statistics.median(one.processor_ms for one in floor) / processor
-        print(
-            f"| {name} | {turns:.0f} | {spread} | {processor:.1f} | {share:.2f} | {database:.1f} | {statements:.1f} |"
-        )
-    _print_head("service | memory of a process, MB | left by a turn, KB | a further stream, KB | connections")
-    for name, figures in measured.items():
+        asked = f"{database:.1f} | {statements:.1f}" if figures.connections else " | "
+        turns.append(f"{name} | {rate:.0f} | {spread} | {processor:.1f} | {share:.2f} | {asked}")
         stream = f"{figures.stream_kb:.0f}" if figures.streams else ""
-        memory = f"{figures.memory_kb / 1_000:.0f} | {figures.growth_kb:.1f} | {stream}"
-        print(f"| {name} | {memory} | {figures.connections} |")
-    _print_head(f"service | turns a second | {WAITS}")
-    for name, figures in measured.items():
-        for rate, waits in figures.rates.items():
-            print(f"| {name} | {rate} | {_cells(waits)} |")
-    _print_head(f"service | streams | CPU of a stream, ms a second | {WAITS}")
-    for name, figures in measured.items():
-        for streams in figures.streams:
-            print(f"| {name} | {streams.count} | {streams.processor_ms:.1f} | {_cells(streams.waits)} |")
-    print(f"\n{machine()}")
+        kept = f"{figures.memory_kb / 1_000:.0f} | {figures.growth_kb:.1f} | {stream} | {figures.connections or ''}"
+        memory.append(f"{name} | {kept}")
+        rates += [f"{name} | {number} | {_cells(waits)}" for number, waits in figures.rates.items()]
+        streams += [
+            f"{name} | {each.count} | {each.processor_ms:.1f} | {_cells(each.waits)}" for each in figures.streams
+        ]
+    return [_to_table(*rows) for rows in (turns, memory, rates, streams)]
 
 
-def _print_head(heads: str) -> None:
-    print(f"\n| {heads} |\n|{'---|' * len(heads.split(' | '))}")
+def _to_table(head: str, *rows: str) -> str:
+    lines = (f"| {head} |", f"|{'---|' * len(head.split(' | '))}", *(f"| {row} |" for row in rows))
+    return "\n".join(lines) + "\n"
+
+
+def write_tables(file: Path, tables: Sequence[str]) -> None:
+    """Replace the rows of the tables of a document that have the same heads."""
+    text = file.read_text(encoding="utf-8")
+    for table in tables:
+        head = table.partition("\n")[0]
+        found = re.search(rf"^{re.escape(head)}\n(\|.*\n)+", text, re.MULTILINE)
+        if found is None:
+            raise SystemExit(f"{file} has no table {head}")
+        text = text[: found.start()] + table + text[found.end() :]
+    file.write_text(text, encoding="utf-8")
 
 
 def _cells(waits: Waits) -> str:
@@ -203,6 +214,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=Plan().rounds, help="windows of each saturated service")
     parser.add_argument("--smoke", action="store_true", help="a short run, whose numbers mean nothing")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--write", type=Path, help="replace the rows of the tables of this document, docs/load.md")
     options = parser.parse_args()
     if sys.platform != "linux":
         sys.exit("only Linux tells the processor time and the memory of another process")
@@ -211,14 +223,19 @@ def main() -> None:
     if options.faults:
         rows = asyncio.run(measure_faults(options.only, is_smoke=options.smoke))
         print(json.dumps([asdict(row) for row in rows])) if options.json else print_faults(rows)
+        if options.write is not None:
+            write_tables(options.write, [_to_table(HEADS, *(describe_row(row).strip("| ") for row in rows))])
         sys.exit(0 if all(row.is_whole for row in rows) else 1)
     plan = SMOKE if options.smoke else Plan(rounds=options.rounds)
     measured = asyncio.run(measure(plan))
     if options.json:
         report: dict[str, Any] = {name: asdict(figures) for name, figures in measured.items()}
         print(json.dumps({"machine": machine(), "services": report}))
-    else:
-        print_tables(measured)
+        return
+    tables = build_tables(measured)
+    print(*tables, machine(), sep="\n")
+    if options.write is not None:
+        write_tables(options.write, tables)
 
 
 if __name__ == "__main__":

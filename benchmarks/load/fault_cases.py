@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.endpoint import Endpoint
 from benchmarks.load.faults import FaultRow, judge, wait_until_whole
 from benchmarks.load.postgres import Postgres, find_programs
-from benchmarks.load.service import PACE_MS, Process, Service, build_arguments
+from benchmarks.load.service import PACE_MS, Process, Service, build_arguments, describe_service
 from benchmarks.load.turns import Clients
 from benchmarks.report import machine
 
@@ -256,17 +256,15 @@ async def _ask_until(is_over: asyncio.Event, clients: Clients, fault: Fault) -> 
             turns.create_task(clients.ask(due, cut_after=fault.cut_after))
 
 
-HEADS = (
-    "fault | service | turns | answered | error | broken | accepted | stored | noted | lost | repeated | untrue"
-    " | silent | whole after, s"
-)
+HEADS = "fault | store | turns | answered | error | cut off | accepted | stored | noted | wrong | whole after, s"
 
 
 def describe_row(row: FaultRow) -> str:
     """Return the row of a table in Markdown."""
     counts = (row.turns, row.answered, row.told, row.cut_off, row.accepted, row.stored, row.noted)
-    wrong = (row.lost, row.repeated, row.denied, row.silent)
-    return f"| {row.fault} | {row.service} | {' | '.join(map(str, (*counts, *wrong)))} | {row.recovery:.1f} |"
+    wrong = row.lost + row.repeated + row.denied + row.silent
+    service = describe_service(row.service)
+    return f"| {row.fault} | {service} | {' | '.join(map(str, (*counts, wrong)))} | {row.recovery:.1f} |"
 
 
 def print_faults(rows: Sequence[FaultRow]) -> None:

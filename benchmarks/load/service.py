@@ -26,6 +26,17 @@ CALL_DELAY = 0.05
 _SERVER = Path(__file__).parents[1] / "stdio_server.py"
 
 
+_NAMES = {"none": "no database", "sqlite": "SQLite", "postgres": "PostgreSQL", "durable": "`--durable`"}
+
+
+def describe_service(service: str) -> str:
+    """Return the words of docs/load.md for a service such as ``durable2``: its store, and its processes."""
+    store, processes = service[:-1], service[-1]
+    if processes != "1":
+        return f"{_NAMES[store]}, {processes} processes"
+    return "PostgreSQL, `--durable`" if store == "durable" else _NAMES[store]
+
+
 class Process:
     """A process of the service.
 

@@ -577,8 +577,7 @@ class DialClient:
             client_tools: Tools that the caller runs itself; they hide offered tools of the same names. A call of such a
                 tool ends the turn.
             observers: The observers of the turn; each may also run a task of its own beside the turn.
-            origin: The ids of the turn and its conversation, and its owner if the keyword `owner` is left out; by
-                default a new turn without a conversation.
+            origin: The ids of the turn and its conversation, and its owner without the keyword; by default a new turn.
             tool_format: ``native``, ``react``, ``xml``, ``code`` or ``auto``; by default the client's.
             hidden_tools: The offered names of tools that the model cannot call.
             decisions: As for `resume`, for a turn that goes on at the end of `messages`; None for a new turn.

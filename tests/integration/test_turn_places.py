@@ -138,17 +138,17 @@ async def wait_for_lock(service: HttpService) -> None:
 @pytest.mark.parametrize("is_cut", [False, True])
 async def test_a_person_has_so_many_turns_at_all_processes_together(*, is_cut: bool) -> None:
     maths = Maths()
-    async with open_two({"*": OwnerLimits(turns=1)}, maths) as (one, other, here, there):
-        first, second = await create(here), await create(there)
-        async with here.stream("POST", f"{first}/chat", json={"text": "Wait."}) as running:
+    async with open_two({"*": OwnerLimits(turns=1)}, maths) as (first, second, here, there):
+        of_first, of_second = await create(here), await create(there)
+        async with here.stream("POST", f"{of_first}/chat", json={"text": "Wait."}) as running:
             await maths.gate.begun.wait()
             if is_cut:  # the locks are lost, and taken again
-                await cut_connections(one)
-                await wait_for_lock(one)
-            async with there.stream("POST", f"{second}/chat", json={"text": "Hello?"}) as waiting:
+                await cut_connections(first)
+                await wait_for_lock(first)
+            async with there.stream("POST", f"{of_second}/chat", json={"text": "Hello?"}) as waiting:
                 events = read_events(waiting)
                 status = await anext(events)
-                is_waiting = other.turns.count()
+                is_waiting = second.turns.count()
                 maths.gate.open.set()
                 await running.aread()
                 text = join_text([event async for event in events])
@@ -164,11 +164,11 @@ async def test_a_person_has_so_many_turns_at_all_processes_together(*, is_cut: b
 async def test_a_person_and_a_token_send_so_many_requests_to_all_processes_together(code: str) -> None:
     of_person = OwnerLimits(requests_per_minute=3 if code == "requests_limit_exceeded" else None)
     of_token = 0 if of_person.requests_per_minute else 3
-    async with open_two({"*": of_person}, Maths(), requests_per_minute=of_token) as (_, other, here, _):
-        first = [(await here.get("/conversations")).status_code for _ in range(3)]
+    async with open_two({"*": of_person}, Maths(), requests_per_minute=of_token) as (_, second, here, _):
+        answers = [(await here.get("/conversations")).status_code for _ in range(3)]
         with anyio.fail_after(30):
-            while (answer := await here.get(f"{other.url}/conversations")).status_code == 200:  # noqa: ASYNC110
+            while (answer := await here.get(f"{second.url}/conversations")).status_code == 200:  # noqa: ASYNC110
                 await anyio.sleep(0.02)
-    assert first == [200, 200, 200]
+    assert answers == [200, 200, 200]
     assert answer.json()["error"]["code"] == code
     assert int(answer.headers["retry-after"]) > 0

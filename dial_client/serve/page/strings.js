@@ -152,6 +152,7 @@ export const ENGLISH = {
   "stopped.other": "Stopped: {reason}.",
   "status.analyzing": "Analyzing request…", "status.selecting": "Selecting tools…",
   "status.processing": "Processing results…", "status.correcting": "Correcting the form of the answer…",
+  "status.queued": "Waiting until other turns have ended…",
   "status.storing": "The conversation cannot be stored; trying again…",
   "status.formulating": "Formulating response…", "status.using": "Using {tool}…",
   "status.compacting": "Summarizing…", "status.disconnected": "Connection lost. Reconnecting…",

@@ -93,6 +93,7 @@ export const TEXTS = {
   "stopped.cancelled": "توقف.", "stopped.other": "توقف: {reason}.",
   "status.analyzing": "يحلل الطلب…", "status.selecting": "يختار الأدوات…",
   "status.processing": "يعالج النتائج…", "status.correcting": "يصحح شكل الإجابة…",
+  "status.queued": "ينتظر انتهاء طلبات أخرى…",
   "status.storing": "لا يمكن حفظ المحادثة؛ تتم إعادة المحاولة…",
   "status.formulating": "يصوغ الإجابة…", "status.using": "يستخدم {tool}…",
   "status.compacting": "جارٍ التلخيص…", "status.disconnected": "انقطع الاتصال. جارٍ إعادة الاتصال…",

@@ -102,6 +102,7 @@ export const TEXTS = {
   "stopped.other": "Angehalten: {reason}.", "status.compacting": "Fasst zusammen…",
   "status.analyzing": "Prüft die Anfrage…", "status.selecting": "Wählt Werkzeuge aus…",
   "status.processing": "Verarbeitet Ergebnisse…", "status.correcting": "Berichtigt die Form der Antwort…",
+  "status.queued": "Wartet, bis andere Antworten fertig sind…",
   "status.storing": "Die Unterhaltung kann nicht gespeichert werden; neuer Versuch…",
   "status.formulating": "Formuliert die Antwort…", "status.using": "Benutzt {tool}…",
   "status.disconnected": "Verbindung verloren. Verbindet sich neu…", "status.sending": "Sendet…",

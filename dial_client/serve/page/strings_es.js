@@ -102,6 +102,7 @@ export const TEXTS = {
   "stopped.other": "Detenido: {reason}.", "status.compacting": "Resumiendo…",
   "status.analyzing": "Analizando la solicitud…", "status.selecting": "Eligiendo herramientas…",
   "status.processing": "Procesando los resultados…", "status.correcting": "Corrigiendo la forma de la respuesta…",
+  "status.queued": "Esperando a que terminen otras respuestas…",
   "status.storing": "No se puede guardar la conversación; se intenta de nuevo…",
   "status.formulating": "Redactando la respuesta…", "status.using": "Usando {tool}…",
   "status.disconnected": "Conexión perdida. Conectando de nuevo…", "status.sending": "Enviando…",

@@ -102,6 +102,7 @@ export const TEXTS = {
   "stopped.other": "Arrêté : {reason}.", "status.compacting": "Résumé en cours…",
   "status.analyzing": "Analyse de la demande…", "status.selecting": "Choix des outils…",
   "status.processing": "Traitement des résultats…", "status.correcting": "Correction de la forme de la réponse…",
+  "status.queued": "En attente de la fin d’autres réponses…",
   "status.storing": "La conversation ne peut pas être enregistrée ; nouvel essai…",
   "status.formulating": "Rédaction de la réponse…", "status.using": "Utilise {tool}…",
   "status.disconnected": "Connexion perdue. Reconnexion…", "status.sending": "Envoi…", "status.stopping": "Arrêt…",

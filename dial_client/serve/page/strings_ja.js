@@ -63,6 +63,7 @@ export const TEXTS = {
   "stopped.refused": "モデルが回答を断りました。", "stopped.cancelled": "停止しました。", "stopped.other": "停止: {reason}。",
   "status.analyzing": "依頼を分析しています…", "status.selecting": "ツールを選んでいます…",
   "status.processing": "結果を処理しています…", "status.correcting": "回答の形式を直しています…",
+  "status.queued": "ほかの応答が終わるのを待っています…",
   "status.storing": "会話を保存できません。再試行しています…",
   "status.formulating": "回答を書いています…", "status.using": "{tool} を使っています…",
   "status.compacting": "要約しています…", "status.disconnected": "接続が切れました。再接続しています…", "status.sending": "送信しています…",

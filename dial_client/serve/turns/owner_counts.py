@@ -132,8 +132,8 @@ class SharedPlaces:
                 self._limits[owner] = limit
             return number is not None
 
-    def give_back(self, owner: str) -> None:
-        """Give a place back, to whoever waits at any process."""
+    def release(self, owner: str) -> None:
+        """Release a place, which wakes those that wait at any process."""
         self._peers.start_soon(self._unlock, owner)
 
     async def _unlock(self, owner: str) -> None:

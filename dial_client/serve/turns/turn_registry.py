@@ -161,7 +161,7 @@ class TurnRegistry(TurnObserver):
             self._sharing.add(turn)
 
     def on_ended(self, turn: TurnHandle) -> None:
-        """Give the places of a turn to those that wait."""
+        """Release the places of a turn for those that wait."""
         owned = self._owned.get(turn.owner)
         for places in (self._places, owned):
             if places is not None:
@@ -171,7 +171,7 @@ class TurnRegistry(TurnObserver):
             del self._owned[turn.owner]
         if turn in self._sharing and self.shared is not None:
             self._sharing.discard(turn)
-            self.shared.give_back(turn.owner)
+            self.shared.release(turn.owner)
 
     @contextmanager
     def wait_for_person(self, turns: Iterable[str]) -> Iterator[None]:
