@@ -120,7 +120,7 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
     limits, usage = context.operations.limits, context.usage
     if limits is None or usage is None:
         return RequestLog(SecurityMiddleware(respond, policy), context.operations)
-    limits.rates = rates
+    limits.count_request = rates.take
     context.turns.find_limit = lambda owner: limits.find(owner).turns
     context.turns.shared = SharedPlaces(context.peers) if context.peers is not None else None
     context.dial.limit_servers(limits.may_use_server)

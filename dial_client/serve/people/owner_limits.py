@@ -13,7 +13,7 @@ A file has them by the names of persons and groups:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields, replace
@@ -30,7 +30,6 @@ from dial_client.messages.model import ModelRequest
 from dial_client.serve.http_messages import HttpError
 from dial_client.serve.people.authentication import Person
 from dial_client.serve.people.usage_ledger import UsageLedger, get_today
-from dial_client.serve.turns.owner_counts import RequestRates
 from dial_client.settings.policy_config import matches
 from dial_client.stores.owner_usage import UsedAmount
 
@@ -172,8 +171,9 @@ class OwnerLimiter(Middleware):
 
     def __init__(self, table: LimitTable) -> None:
         self._table = table
-        self.rates = RequestRates()
-        """Counts requests; set by the service."""
+        self.count_request: Callable[[str, int], int] = lambda _name, _rate: 0
+        """Counts a request of a name with so many in a minute, and returns the seconds until the next; set by the
+        service (`RequestRates.take`)."""
         # The groups of the persons who have sent a request to this process.
         self._groups: OrderedDict[str, Collection[str]] = OrderedDict()
 
@@ -194,7 +194,7 @@ class OwnerLimiter(Middleware):
             self._groups.popitem(last=False)
         limits = self.find(person.name)
         rate = limits.requests_per_minute
-        if rate is not None and (seconds := self.rates.take(f"{OWNER}{person.name}", rate)):
+        if rate is not None and (seconds := self.count_request(f"{OWNER}{person.name}", rate)):
             raise _refuse(f"you have sent your {rate} requests of a minute", seconds, "requests")
         models = _MODELS.set(limits.models)
         try:
