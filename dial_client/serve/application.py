@@ -101,8 +101,8 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
         person: Person | None = scope.get("state", {}).get(PERSON)
-        if person is not None and person.requests_per_minute:
-            _count_request(rates, person.token_id, person.requests_per_minute)
+        if person is not None:
+            _admit(person, rates, context.dial.credentials)
         try:
             # Whatever answers the request finds the servers of its person, and of nobody else.
             with act_for(person.name if person is not None else ""):
@@ -139,13 +139,16 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
     return RequestLog(SecurityMiddleware(respond_within_limits, policy), context.operations)
 
 
-def _count_request(rates: RequestRates, token_id: str, rate: int) -> None:
-    """Count a request with a token that has a limit of its own.
+def _admit(person: Person, rates: RequestRates, stored: object) -> None:
+    """Count a request with a token that has a limit of its own; keep an ID token for the logins of its person.
 
     Raises:
         HttpError: The token's requests of this minute are used up.
     """
-    if seconds := rates.take(f"token:{token_id}", rate):
+    if person.id_token and isinstance(stored, StoredCredentials):
+        stored.keep_id_token(person.name, person.id_token)
+    rate = person.requests_per_minute
+    if rate and (seconds := rates.take(f"token:{person.token_id}", rate)):
         message = f"this token has sent its {rate} requests of a minute: try again in {seconds} s"
         headers = {"retry-after": str(seconds)}
         raise HttpError(429, message, "rate_limit_exceeded", kind="rate_limit_error", headers=headers)

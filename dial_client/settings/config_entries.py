@@ -86,7 +86,7 @@ def _check_identity(settings: OAuthSettings, found: Mapping[str, Node], node: No
         ConfigError: A setting is missing, or has no meaning without the grant.
     """
     if settings.grant is OAuthGrant.JWT_BEARER:
-        for key in ("issuer", "clientId", "clientSecret", "identityProvider", "identityFile"):
+        for key in ("issuer", "clientId", "clientSecret", "identityProvider"):
             if key not in found:
                 raise node.build_error(f"{key} is not given", "the grant jwt-bearer needs it")
         return

@@ -94,7 +94,7 @@ class OAuthSettings:
     identity_provider: Annotated[str, read_url] | None = None
     """The token endpoint of the company's identity provider, which exchanges the ID token, for `JWT_BEARER`."""
     identity_file: str | None = None
-    """The file with the user's ID token, which is read for each exchange."""
+    """The file with the user's ID token, which is read for each exchange; None for that of the person's login."""
     identity_client_id: str | None = None
     """The client id at the identity provider; None for `client_id`."""
     identity_client_secret: str | None = field(default=None, repr=False)

@@ -120,7 +120,7 @@ def _build_oidc(serve_options: ServeOptions) -> tuple[OidcTokens, OidcLogin | No
     provider, client_id = IdentityProvider(serve_options.oidc_issuer), serve_options.oidc_client_id
     tokens = OidcTokens(
         provider,
-        [*serve_options.oidc_audience, *([client_id] if client_id else [])],
+        [*([client_id] if client_id else []), *serve_options.oidc_audience],
         _read_group_scopes(serve_options.group_scopes),
         serve_options.groups_claim,
         f"{serve_options.public_url.rstrip('/')}{MCP}" if serve_options.public_url else "",

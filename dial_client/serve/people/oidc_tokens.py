@@ -18,8 +18,8 @@ class OidcTokens:
 
     Args:
         provider: The provider.
-        audiences: What tokens must have been issued for: the ids of clients, or the URL of this service. A token for
-            another service is not accepted, whoever signed it.
+        audiences: What tokens must have been issued for: the ids of clients, that of the page's login first, or the URL
+            of this service. A token for another service is not accepted, whoever signed it.
         scopes: What persons may do, by their groups.
         groups_claim: The claim with the groups of a person; a path such as ``realm_access.roles`` leads into objects.
         resource: The URL of ``/mcp`` as clients know it, which then learn the issuer from this service; empty for none.
@@ -53,19 +53,22 @@ class OidcTokens:
         refusal = Refusal("send your token of the OpenID provider: Authorization: Bearer TOKEN")
         for token in list_tokens(headers):
             try:
-                return self._build_person(await self._provider.verify(token, self._audiences))
+                return self._build_person(token, await self._provider.verify(token, self._audiences))
             except InvalidToken as error:
                 refusal = Refusal(str(error))
         return refusal
 
-    def _build_person(self, claims: Mapping[str, Any]) -> Person:
+    def _build_person(self, token: str, claims: Mapping[str, Any]) -> Person:
         subject = claims["sub"]
         name = f"{subject}@{self._provider.issuer.partition('://')[2]}"
         if not subject or not name.isprintable() or len(name) > MAX_OWNER:
             raise InvalidToken("the subject of the token is no name")
         shown = next((text for key in ("preferred_username", "email") if isinstance(text := claims.get(key), str)), "")
         groups = frozenset(_read_groups(claims, self._groups_claim))
-        return Person(name, self._scopes.find(groups), shown, groups)
+        audience = claims["aud"]
+        # What was issued for other programs is no proof of a login here, and nothing to exchange.
+        is_of_login = self._audiences[0] in ([audience] if isinstance(audience, str) else audience)
+        return Person(name, self._scopes.find(groups), shown, groups, id_token=token if is_of_login else "")
 
 
 def _read_groups(claims: Mapping[str, Any], path: str) -> list[str]:

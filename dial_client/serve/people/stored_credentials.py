@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -83,7 +84,10 @@ class StoredCredentials(FolderLogins):
         self._kept: OrderedDict[tuple[str, str, str], tuple[float, str]] = OrderedDict()
         # Grows with each change in this process: what was read before a change must not be kept after it.
         self._changes = 0
-        self._in_memory: defaultdict[str, MemoryLogins] = defaultdict(_PassingLogins)
+        self._in_memory: dict[str, _PassingLogins] = {}
+        # The ID tokens of persons who are logged in, the latest of each, to exchange for tokens of their servers. They
+        # are in memory alone: each request of the page brings one.
+        self._id_tokens: OrderedDict[str, str] = OrderedDict()
 
     @property
     def can_store(self) -> bool:
@@ -141,7 +145,17 @@ class StoredCredentials(FolderLogins):
         """Return the logins of one person: in the database, or without a key in memory until the service ends."""
         if not owner:
             return self
-        return _OwnerLogins(self._stored, self._box, owner) if self._box is not None else self._in_memory[owner]
+        find_id_token = partial(self._id_tokens.get, owner)
+        if self._box is not None:
+            return _OwnerLogins(self._stored, self._box, owner, find_id_token)
+        return self._in_memory.setdefault(owner, _PassingLogins(find_id_token))
+
+    def keep_id_token(self, owner: str, token: str) -> None:
+        """Keep the ID token of a person for logins to servers, in place of an earlier one."""
+        self._id_tokens[owner] = token
+        self._id_tokens.move_to_end(owner)
+        if len(self._id_tokens) > _MAX_KEPT:
+            self._id_tokens.popitem(last=False)
 
     def _require_box(self) -> SecretBox:
         if self._box is None:
@@ -157,6 +171,10 @@ class _PassingLogins(MemoryLogins):
 
     login_hint = PAGE_LOGIN_HINT
 
+    def __init__(self, find_id_token: Callable[[], str | None]) -> None:
+        super().__init__()
+        self.find_id_token = find_id_token
+
 
 class _OwnerLogins:
     """The logins of one person in the database.
@@ -166,8 +184,11 @@ class _OwnerLogins:
 
     login_hint = PAGE_LOGIN_HINT
 
-    def __init__(self, stored: OwnerCredentials, box: SecretBox, owner: str) -> None:
+    def __init__(
+        self, stored: OwnerCredentials, box: SecretBox, owner: str, find_id_token: Callable[[], str | None]
+    ) -> None:
         self._stored, self._box, self._owner = stored, box, owner
+        self.find_id_token = find_id_token
         self._locks: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
 
     async def load(self, key: str) -> str | None:

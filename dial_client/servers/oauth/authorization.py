@@ -7,6 +7,7 @@ to any token endpoint that the metadata names, and accepts an authorization serv
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 from urllib.parse import parse_qs, urlsplit
@@ -65,6 +66,8 @@ class OAuthContext:
     http: OAuthHttpClient
     login: Login | None
     mask: SecretMask
+    find_id_token: Callable[[], str | None] = lambda: None
+    """Returns the ID token of the person whose logins these are (`LoginStore`); None if there is none."""
 
     @property
     def settings(self) -> OAuthSettings:

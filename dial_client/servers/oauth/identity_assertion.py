@@ -80,7 +80,7 @@ class IdentityAssertionProvider(OAuthProvider):
             "audience": audience,
             "resource": resource,
             "scope": self._scope,
-            "subject_token": await to_thread.run_sync(_read_id_token, settings.identity_file or ""),
+            "subject_token": await self._find_id_token(),
             "subject_token_type": ID_TOKEN,
             "client_id": settings.identity_client_id or settings.client_id or "",
             "client_secret": settings.identity_client_secret or "",
@@ -101,6 +101,13 @@ class IdentityAssertionProvider(OAuthProvider):
         if not isinstance(assertion, str) or document.get("issued_token_type") != ID_JAG:
             raise LoginFailed(f"{place} gives a token that is no ID-JAG")
         return assertion
+
+    async def _find_id_token(self) -> str:
+        if self.oauth.settings.identity_file is not None:
+            return await to_thread.run_sync(_read_id_token, self.oauth.settings.identity_file)
+        if (token := self.oauth.find_id_token()) is None:
+            raise LoginFailed("there is no ID token: name its file (identityFile), or log in to the service anew")
+        return token
 
 
 def _read_id_token(path: str) -> str:

@@ -43,7 +43,8 @@ class LoginStore(Protocol):
     """Stores the logins of one user to servers, each as a text under a key. The texts hold tokens: keep them private.
 
     A failure to load a login is an error of its server; a login that cannot be saved is used until the client closes.
-    An attribute ``login_hint``, if it has one, says what a person who has to log in can do.
+    An attribute ``login_hint``, if it has one, says what a person who has to log in can do. A method ``find_id_token``,
+    if it has one, returns the ID token of the user's login at the company's identity provider; None if there is none.
     """
 
     async def load(self, key: str) -> str | None:

@@ -75,7 +75,8 @@ class ServerAuth:
     def __init__(self, settings: ServerSettings, login: Login | None, logins: LoginStore, mask: SecretMask) -> None:
         url_policy = UrlPolicy(settings.url or "", _list_trusted(settings.oauth or OAuthSettings()))
         self._http = OAuthHttpClient(url_policy)
-        self._oauth = OAuthContext(settings, TokenStorage(settings, logins), url_policy, self._http, login, mask)
+        storage, find_id_token = TokenStorage(settings, logins), getattr(logins, "find_id_token", lambda: None)
+        self._oauth = OAuthContext(settings, storage, url_policy, self._http, login, mask, find_id_token)
         usual = build_login_hint(settings.name) + ("" if is_of_dial_chat(logins) else _PRIVATE_HINT)
         self._hint = getattr(logins, "login_hint", usual)
         self._provider = create_provider(self._oauth)
