@@ -582,8 +582,7 @@ class DialClient:
             hidden_tools: The offered names of tools that the model cannot call.
             decisions: As for `resume`, for a turn that goes on at the end of `messages`; None for a new turn.
             plain: True for the model alone: no tools but `client_tools`, and no instructions but those of `messages`.
-            background: The calls of the conversation that go on in the background after its turns; None to stop such
-                calls at the end of this turn.
+            background: The calls in the background of the conversation; None to stop those of this turn at its end.
             agents: What is stored of the agents that the turn calls; None to store nothing.
             output_type: The type of the answer, as for `run`.
             keywords: Further keywords, as for `run`.

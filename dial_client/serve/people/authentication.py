@@ -83,7 +83,7 @@ class Person:
     """The id of the token of the request, if that has a limit of its own."""
     requests_per_minute: int | None = None
     """The requests that this token may send in a minute; None for no limit."""
-    id_token: str = field(default="", repr=False)
+    id_token: str = field(default="", repr=False, compare=False)
     """The token of the request, if it is the person's ID token of an OpenID provider."""
 
 
