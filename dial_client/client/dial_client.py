@@ -627,8 +627,7 @@ class DialClient:
         )
         if self.model.retired and not self._turns.are_running:
             tasks.start_soon(self.model.close_retired)
-        self._turns.start(turn, tasks)
-        return turn
+        return self._turns.start(turn, tasks)
 
     async def _open_services(
         self, keywords: TurnKeywords, tool_format: str | None, hidden_tools: Collection[str], *, is_plain: bool

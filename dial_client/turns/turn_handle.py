@@ -410,14 +410,15 @@ class TurnTasks:
         # The running turns, which their tasks keep alive, and ended turns that are still in use.
         self._turns: WeakSet[TurnHandle] = WeakSet()
 
-    def start(self, turn: TurnHandle, tasks: BackgroundTasks) -> None:
-        """Start a turn and its observers, each in a background task."""
+    def start(self, turn: TurnHandle, tasks: BackgroundTasks) -> TurnHandle:
+        """Start a turn and its observers, each in a background task; return the turn."""
         self._turns.add(turn)
         turn.background_calls.tasks = tasks
         tasks.start_soon(turn.run)
         for observer in turn.observers:
             if type(observer).run_beside is not TurnObserver.run_beside:  # a task is not for free
                 tasks.start_soon(observer.run_beside, turn)
+        return turn
 
     @property
     def are_running(self) -> bool:
