@@ -76,6 +76,21 @@ async def test_no_path_leaves_the_folder(tmp_path: Path, path: str) -> None:
     assert "has no file" in texts(turn)[0]
 
 
+async def test_a_folder_of_a_skill_is_read_as_the_names_of_its_files(tmp_path: Path) -> None:
+    skill = write_skill(tmp_path, "forms", a__md="x")
+    (skill / "templates" / "old").mkdir(parents=True)
+    for number in range(70):  # more than the text of the skill names
+        (skill / "templates" / f"{number:02}.md").write_text("x")
+    (skill / "templates" / "old" / "b.md").write_text("x")
+    asked = [reads(name="forms", path=path) for path in ("templates/", "templates/old", "templates/0", ".")]
+    turn, _ = await turn_of(*asked, skills=[tmp_path])
+    listed, old, part, everything = texts(turn)
+    assert listed.splitlines()[1:] == [*(f"templates/{number:02}.md" for number in range(70)), "templates/old/b.md"]
+    assert old.splitlines()[1:] == ["templates/old/b.md"]
+    assert "has no file" in part
+    assert len(everything.splitlines()) == 73
+
+
 @posix_only
 async def test_links_in_a_skill_are_not_followed(tmp_path: Path) -> None:
     skill, outside = write_skill(tmp_path, "forms"), tmp_path / "outside"

@@ -56,7 +56,10 @@ _SPEC = build_host_tool(
         "type": "object",
         "properties": {
             "name": {"type": "string", "description": "The name, as it is listed. Without a name, lists all skills."},
-            "path": {"type": "string", "description": "A file of the skill, in place of its instructions: forms/a.md"},
+            "path": {
+                "type": "string",
+                "description": "A file or folder of the skill, in place of its text: forms/a.md",
+            },
         },
     },
 )
@@ -314,17 +317,21 @@ class SkillLibrary:
         return f"in {skill.root}" if self.shows_folders else "of this program"
 
     async def _read_file(self, name: str, skill: LocalSkill | ServerSkill, path: str) -> str:
-        """Return the text of a file of a skill.
+        """Return the text of a file of a skill, or the names of the files in a folder of it.
 
         Raises:
             ConfigError: The skill has no such file, or the file is not text.
         """
         path = path.removeprefix("./")
         if isinstance(skill, LocalSkill):
+            if inside := _find_inside(await to_thread.run_sync(skill.list_files), path):
+                return sanitize(f"[{path} of the skill {name} {self._name_folder(skill)}]\n{inside}")
             data, whose = await to_thread.run_sync(skill.read_file, path), self._name_folder(skill)
         else:
             # A skill is used as a whole: its files belong to the manifest that its instructions were read with.
             loaded, _ = await self.of_servers.load(skill)
+            if inside := _find_inside(loaded.digests, path):
+                return sanitize(f"[{path} of the skill {name} {_name_server(skill.server)}]\n{inside}")
             data, whose = await self.of_servers.read_file(loaded, path), _name_server(skill.server)
         try:
             text = data.decode("utf-8-sig")
@@ -333,6 +340,12 @@ class SkillLibrary:
         if "\0" in text:
             raise ConfigError(f"{path} of the skill {name} is not text: it has {count_noun(len(data), 'byte')}")
         return sanitize(f"[{path} of the skill {name} {whose}]\n{text}")
+
+
+def _find_inside(files: Iterable[str], folder: str) -> str:
+    """Return the files in a folder, one a line; empty if the skill has no such folder."""
+    within = "" if folder in (".", "") else f"{folder.rstrip('/')}/"
+    return "\n".join(sorted(file for file in files if file.startswith(within)))
 
 
 def _name_server(server: str) -> str:
