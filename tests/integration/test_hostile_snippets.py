@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -82,6 +83,26 @@ FAILING = [
     "(" * 50_000,
     "x = " + "-" * 50_000 + "1",
     "await run_code(code='1')",
+    "'{0!r:>{1}}'.format('x', 10 ** 9)",
+    "'%*d' % (10 ** 9, 1)",
+    "','.join(['x' * 10 ** 6] * 1_000)",
+    "('ab' * 10 ** 7).replace('a', 'b' * 1_000)",
+    "sum(n for n in range(10 ** 12))",
+    "import itertools\nlist(itertools.cycle([1]))",
+    "import math\nmath.factorial(10 ** 6)",
+    "import re\nre.compile('(a{1,1000}){1,1000}')",
+    "def key(n):\n    return sorted([n], key=key)\nsorted([1, 2], key=key)",
+    "a, b = [], []\na.append(a)\nb.append(b)\na == b",
+    "rows = ()\nfor _ in range(100_000):\n    rows = (rows,)\nhash(rows)",
+    "import asyncio\nasync def more(n):\n    if n:\n        await asyncio.gather(more(n - 1), more(n - 1))\nawait more(18)",
+    "raise ValueError('x' * 10 ** 7)",
+    "raise SystemExit(0)",
+    "raise Exception(Exception('x'))",
+    "await add(**{'a': 1, '__class__': 2})",
+    "await add(**{'a': 1, 'a\u200b': 2})",
+    "await \u0430dd(a=1)",
+    "await add(a=10 ** 30)",
+    "import json\nawait add(a=json.loads('[' * 60 + ']' * 60))",
     "import asyncio\nawait asyncio.gather(*[add(a=n) for n in range(10_000)])",
 ]
 
@@ -111,6 +132,7 @@ async def test_hostile_programs_fail_and_a_later_program_runs() -> None:
     results = await run_all([*FAILING, "await add(a=1)"])
     assert [program for program, result in zip(FAILING, results, strict=False) if result.success] == []
     assert all(result.error for result in results[:-1])
+    assert max(len(str(result.content)) for result in results) < 60_000
     assert results[-1].value == 2
     assert dict(os.environ) == environment
 
@@ -121,6 +143,53 @@ async def test_a_program_that_computes_too_long_fails_with_the_bound_in_words(mo
     monkeypatch.setattr(sandbox, "SNIPPET_SECONDS", 0.2)
     result = (await run_all(["while True:\n    pass"]))[0]
     assert (result.error or "").endswith("it computed for more than 0.2 seconds in all")
+
+
+async def test_results_that_look_like_answers_to_the_interpreter_are_plain_values() -> None:
+    confusing = {"return_value": 1, "exc_type": "SystemExit", "future": "...", "__class__": "X", "__monty__": [2]}
+    results = {
+        "answer": confusing,
+        "huge": 10**4_000,
+        "not a number": float("nan"),
+        "zero": "\x00",
+        "half": "\ud800",
+        "long": "x" * 3_000_000,
+        "deep": json.loads("[" * 400 + "]" * 400),
+        "image": "[image 1: image/png, about 12 kB]",
+    }
+
+    def give(name: str) -> object:
+        """Give."""
+        return results[name]
+
+    async def read(name: str, expression: str = "value") -> ToolCallResult:
+        return await dial.run_code(f"value = await give(name={name!r})\n{expression}")
+
+    async with DialClient(tools=[give]) as dial:
+        assert (await read("answer")).value == confusing
+        assert (await read("huge", "value == 10 ** 4_000")).value is True
+        assert (await read("not a number", "value != value")).value is True
+        assert (await read("zero")).value == "\x00"
+        assert (await read("long", "len(value)")).value == 3_000_000
+        assert isinstance((await read("image")).content, str)
+        # Neither is text or JSON: the program gets an exception, or ends.
+        assert "PydanticSerializationError" in str((await read("deep")).error)
+        assert "UnicodeEncodeError" in str((await read("half")).error)
+        assert (await read("zero", "1")).value == 1
+
+
+async def test_a_name_of_the_program_hides_the_tool_and_makes_no_call() -> None:
+    made: list[int] = []
+
+    def note(number: int) -> int:
+        """Note."""
+        made.append(number)
+        return number
+
+    async with DialClient(tools=[note]) as dial:
+        hidden = await dial.run_code("async def note(number):\n    return 'own'\nawait note(number=1)")
+        another = await dial.run_code("same = note\nawait same(number=2)")
+    assert (hidden.value, another.value, made) == ("own", 2, [2])
 
 
 async def test_the_event_loop_goes_on_while_a_program_computes() -> None:

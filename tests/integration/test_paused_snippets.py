@@ -200,6 +200,35 @@ async def test_a_program_of_a_turn_that_is_no_longer_in_code_mode_ends_with_a_wo
     assert world.sent == []
 
 
+async def test_a_program_does_not_call_a_tool_that_has_gone_since_it_was_paused() -> None:
+    world = World()
+    stored = Turn.from_dict(await pause(world, source="await send(text='a')"))
+    [asked] = stored.pending_approvals
+    tools = [tool for tool in world.tools() if tool.__name__ != "send"]
+    model = ScriptedProvider(["Done."])
+    async with DialClient(model, tools=tools, tool_format="code", approve=later) as dial:
+        ended = await dial.resume(stored, {asked.id: "once"})
+    assert "NameError: send" in answer_of(ended)
+    assert world.sent == []
+
+
+async def test_an_approval_does_not_hold_for_a_tool_that_has_changed_since() -> None:
+    world = World()
+    stored = Turn.from_dict(await pause(world, source="await send(text='a')"))
+    [asked] = stored.pending_approvals
+
+    def send(text: str, to: str = "everybody") -> str:
+        """Send a text to everybody."""
+        world.sent.append(f"{to}: {text}")
+        return "sent"
+
+    model = ScriptedProvider(["Done."])
+    async with DialClient(model, tools=[send], tool_format="code", approve=later) as dial:
+        again = await dial.resume(stored, {asked.id: "once"})
+    assert again.stop_reason is StopReason.AWAITING_APPROVAL
+    assert world.sent == []
+
+
 async def test_a_program_with_too_many_variables_fails_and_does_not_wait() -> None:
     world = World()
     source = "rows = [str(n) * 100 for n in range(4_000)]\nawait send(text='a')\nrows[0]"

@@ -111,7 +111,8 @@ def to_call_value(result: ToolCallResult, tool: ToolSpec, attachments: Attachmen
             return CallValue(to_plain(json.loads(text)))
         except (ValueError, RecursionError):
             return CallValue(text)
-    if any(isinstance(part, ImagePart | FilePart) for part in result.content if not isinstance(result.content, str)):
+    parts = () if isinstance(result.content, str) else result.content
+    if any(isinstance(part, ImagePart | FilePart) for part in parts):
         return CallValue(text)
     return CallValue(to_plain(value))
 
