@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from benchmarks.cases import Case, Format, Help, Idle, Kept, Script
-from benchmarks.in_process import FunctionTurns, MiddlewareTurns, TracedTurns, UntracedTurns
+from benchmarks.in_process import FunctionTurns, MiddlewareTurns, Programs, TracedTurns, UntracedTurns
 from benchmarks.rendered import Rendered
 from benchmarks.screen_delay import ShownOnScreen
 from benchmarks.through_sdk import SdkStart, SdkTurns
+
+ONE = "await look_up(text='a', count=1)"
+LOOP = "for number in range(COUNT):\n    await look_up(text='a', count=number)"
+TOGETHER = "import asyncio\nawait asyncio.gather(*[look_up(text='a', count=number) for number in range(COUNT)])"
 
 
 def all_cases(*, smoke: bool = False) -> dict[str, Case]:
@@ -15,6 +19,11 @@ def all_cases(*, smoke: bool = False) -> dict[str, Case]:
     child = {"answer_ms": "to answer ms", "exit_ms": "to exit ms", "cpu_ms": "CPU ms"}
     return {
         "functions": FunctionTurns("5 tool rounds: functions as tools", Script(rounds=5)),
+        "program": Programs("the first result of a program | a call", 1, ONE),
+        "program-calls": Programs(
+            f"{300 // scale} calls: one after the other in a program | direct", 300 // scale, LOOP
+        ),
+        "program-gather": Programs(f"{300 // scale} calls: together in a program | direct", 300 // scale, TOGETHER),
         "middleware": MiddlewareTurns("5 tool rounds: three middlewares | none", Script(rounds=5)),
         "tracing": TracedTurns("5 tool rounds: tracing on | off", Script(rounds=5)),
         "untraced": UntracedTurns("5 tool rounds: no SDK for traces | no tracing", Script(rounds=5)),

@@ -1,7 +1,8 @@
-"""The overhead of code in the embedding program: functions as tools, middleware around turns and calls, tracing."""
+"""The overhead of code in the embedding program: functions as tools, middleware, tracing; and of a model's programs."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,12 +14,12 @@ from unittest.mock import patch
 from openai import AsyncOpenAI
 from opentelemetry import trace
 
-from benchmarks.cases import Sample, Script, Sides, Turns
+from benchmarks.cases import Clock, Sample, Script, Sides, Turns
 from benchmarks.endpoint import Endpoint
 from benchmarks.floor import Floor
 from benchmarks.server_entries import Servers, server_entries
 from benchmarks.sides import Host, open_client, open_dial, wrap_floor
-from dial_client import ToolCallResult, Turn
+from dial_client import DialClient, ToolCallResult, Turn
 from dial_client.client import dial_client as client_module
 from dial_client.extend import CallNext, Middleware, ModelReply, ModelRequest, ToolCall, TurnRequest
 
@@ -65,6 +66,39 @@ class FunctionTurns:
         async with AsyncOpenAI(base_url=url, api_key="none") as openai, open_client(url, {}, tools=[look_up]) as dial:
             plain: Host = wrap_floor(FunctionFloor(openai, "x"))
             yield {"floor": partial(turns.sample, plain), "dial": partial(turns.sample, dial)}
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """Calls of a function by a program of a model; the floor is the same calls without a program."""
+
+    about: str
+    count: int
+    program: str
+    """The program; ``COUNT`` stands for the number of calls."""
+    pause: float = 2.0
+    """Seconds before each program, in which a model would write: a worker is prepared meanwhile."""
+
+    @asynccontextmanager
+    async def prepared(self, _: Endpoint) -> AsyncIterator[Sides]:
+        """Open the client of both sides, and start its sandbox."""
+        async with DialClient(tools=[look_up]) as dial:
+            await self._run(dial)
+            yield {"floor": partial(self._call, dial), "dial": partial(self._run, dial)}
+
+    async def _call(self, dial: DialClient) -> Sample:
+        with Clock() as clock:
+            for number in range(self.count):
+                await dial.call("look_up", {"text": "a", "count": number})
+        return clock.sample
+
+    async def _run(self, dial: DialClient) -> Sample:
+        await asyncio.sleep(self.pause)
+        with Clock() as clock:
+            result = await dial.run_code(self.program.replace("COUNT", str(self.count)))
+        if not result.success:
+            raise RuntimeError(f"{self.about}: {result.error}")
+        return clock.sample
 
 
 class Passing(Middleware):

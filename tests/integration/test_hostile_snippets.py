@@ -94,7 +94,7 @@ FAILING = [
     "def key(n):\n    return sorted([n], key=key)\nsorted([1, 2], key=key)",
     "a, b = [], []\na.append(a)\nb.append(b)\na == b",
     "rows = ()\nfor _ in range(100_000):\n    rows = (rows,)\nhash(rows)",
-    "import asyncio\nasync def more(n):\n    if n:\n        await asyncio.gather(more(n - 1), more(n - 1))\nawait more(18)",
+    "import asyncio\nasync def f(n):\n    if n:\n        await asyncio.gather(f(n - 1), f(n - 1))\nawait f(18)",
     "raise ValueError('x' * 10 ** 7)",
     "raise SystemExit(0)",
     "raise Exception(Exception('x'))",
@@ -213,6 +213,27 @@ async def test_the_event_loop_goes_on_while_a_program_computes() -> None:
 async def test_regular_expressions_do_not_explode() -> None:
     [result] = await run_all(["import re\nre.match(r'(a+)+$', 'a' * 60 + 'b')"])
     assert result.success
+
+
+async def test_a_prepared_worker_runs_one_program_with_its_declarations() -> None:
+    box = sandbox.Sandbox()
+    stubs = "async def add(*, a: int) -> int: ..."
+    workers: list[int] = []
+    try:
+        await anyio.to_thread.run_sync(box._prepare_spare, stubs)
+        assert box._spare is not None
+        prepared = box._spare[1].worker_pid
+        for declared in ("", stubs, stubs):
+            session = await box.open_session(declared, {"add"}.__contains__)
+            workers.append(session._session.worker_pid)
+            step = await session.start("await add(a=1)" if declared else "None")
+            assert isinstance(step, sandbox.Suspended if declared else sandbox.Ended)
+            session.close()
+    finally:
+        box.close()
+    assert [worker == prepared for worker in workers] == [False, True, False]
+    with pytest.raises(sandbox.SnippetError):
+        box.prepare()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system bounds processes from outside on Linux alone")

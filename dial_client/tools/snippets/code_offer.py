@@ -59,6 +59,7 @@ class CodeOffer:
         declared = self._tools.always_offered if is_searched else tuple(tool for tool in tools if tool.server)
         if self._spec is None or declared != self._declared:
             self._spec, self._declared = self._code.describe(declared, is_searched=is_searched), declared
+            self._code.warm()  # while the model writes
         return self._spec
 
     def get_catalog(self) -> Catalog:

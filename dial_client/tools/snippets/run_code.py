@@ -45,6 +45,8 @@ _CODE = {
     "properties": {"code": {"type": "string", "description": "The Python program.", "maxLength": MAX_SOURCE}},
     "required": ["code"],
 }
+# The most functions that are declared to the type checker before a snippet names some of them.
+MAX_WARMED = 200
 # The time of a snippet is that of its turn and of its calls; its processor time has a limit of its own.
 _SETTINGS = ServerSettings("", Transport.STDIO, tool_timeout=math.inf)
 
@@ -112,6 +114,8 @@ class CodeTool:
     def __post_init__(self) -> None:
         # The last catalog, with the names of its functions.
         self._named: tuple[Catalog | None, Mapping[str, str]] = (None, {})
+        # The last catalog, with the declarations of all its functions.
+        self._stubs: tuple[Catalog | None, str] = (None, "")
         self._executor: ToolExecutor | None = None
         self._paused: dict[str, tuple[PendingApproval | None, Approval | None]] = {}
 
@@ -162,7 +166,8 @@ class CodeTool:
         assert context is not None and context.emit is not None and self._executor is not None
         names, source = self.get_names(), arguments["code"]
         tools = SnippetTools(names, self._find_tool, self._restore)
-        session = await self._sandbox.open_session(self._write_stubs(source, names), names.__contains__)
+        stubs = self._write_all_stubs() or self._write_stubs(source, names)
+        session = await self._sandbox.open_session(stubs, names.__contains__)
         try:
             run = SnippetRun(context.call_id, session, tools, self._executor, context.emit, context.turn)
             asked, answer = self._paused.pop(context.call_id, (None, None))
@@ -174,6 +179,21 @@ class CodeTool:
             return ToolCallResult.failed("", Failure.NOT_RUN, text)
         finally:
             session.close()
+            self.warm()
+
+    def warm(self) -> None:
+        """Prepare the sandbox for the next snippet, if all functions can be declared before it is known."""
+        if stubs := self._write_all_stubs():
+            self._sandbox.warm(stubs)
+
+    def _write_all_stubs(self) -> str:
+        """Return the declarations of all functions; empty if these are too long for a check of types."""
+        catalog, names = self._catalog(), self.get_names()
+        if self._stubs[0] is not catalog:
+            tools = [catalog.routes[tool].spec for tool in names.values()]
+            functions = describe_functions(tools, names) if len(tools) <= MAX_WARMED else ""
+            self._stubs = (catalog, HEAD + functions if functions else "")
+        return self._stubs[1]
 
     def _write_stubs(self, source: str, names: Mapping[str, str]) -> str:
         """Return the declarations of the functions that a snippet names, for the type checker."""

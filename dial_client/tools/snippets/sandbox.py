@@ -15,7 +15,6 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -131,6 +130,9 @@ class Sandbox:
 
     def __init__(self) -> None:
         self._pool: Any = None
+        # The declarations and the session of a worker that has checked types, but has run no snippet.
+        self._spare: tuple[str, Any] | None = None
+        self._is_warming, self._is_closed = False, False
         self._lock = threading.Lock()
         self._slots = anyio.Semaphore(MAX_SNIPPETS)
         self._threads = CapacityLimiter(MAX_THREADS)
@@ -140,8 +142,11 @@ class Sandbox:
 
         Raises:
             ConfigError: The extra is not installed.
+            SnippetError: The sandbox was closed.
         """
         with self._lock:
+            if self._is_closed:
+                raise SnippetError("The client was closed.", "the client was closed")
             if self._pool is None:
                 require_installed()
                 from pydantic_monty import Monty
@@ -165,13 +170,51 @@ class Sandbox:
         await self._slots.acquire()
         session = SandboxSession(self._threads, self._slots.release, is_function)
         try:
-            await session.run_in_thread(partial(self._check_out, session, stubs))
+            await session.run_in_thread(lambda: session.use(self._take(stubs)))
         except BaseException:
             session.close()
             raise
         return session
 
-    def _check_out(self, session: SandboxSession, stubs: str) -> None:
+    def warm(self, stubs: str) -> None:
+        """Prepare a worker for the next snippet with these declarations, in a thread, which may go on afterwards.
+
+        The first check of types in a process takes most of the time up to the first result of a snippet. Nothing else
+        has run in such a worker, and it runs one snippet.
+        """
+        with self._lock:
+            if self._is_closed or self._is_warming or (self._spare is not None and self._spare[0] == stubs):
+                return
+            self._is_warming = True
+        threading.Thread(target=self._prepare_spare, args=(stubs,), daemon=True, name="snippet-warm").start()
+
+    def _prepare_spare(self, stubs: str) -> None:
+        left: Any = None
+        try:
+            left = self._check_out(stubs)
+            left.feed_run("None")
+        except Exception as error:  # noqa: BLE001 - the next snippet names the problem
+            log.debug("snippet_worker_not_warmed", error=type(error).__name__)
+        else:
+            with self._lock:
+                if not self._is_closed:
+                    spare, self._spare = self._spare, (stubs, left)
+                    left = None if spare is None else spare[1]
+        finally:
+            self._is_warming = False
+        if left is not None:
+            left.__exit__(None, None, None)
+
+    def _take(self, stubs: str) -> Any:
+        """Return the prepared worker for these declarations, or another one."""
+        with self._lock:
+            spare = self._spare
+            if spare is not None and spare[0] == stubs:
+                self._spare = None
+                return spare[1]
+        return self._check_out(stubs)
+
+    def _check_out(self, stubs: str) -> Any:
         self.prepare()
         limits = {
             "max_feed_duration_secs": SNIPPET_SECONDS,
@@ -181,21 +224,26 @@ class Sandbox:
             "max_suspensions": MAX_STEPS,
         }
         # A snippet that sleeps would keep its worker, and learns nothing by it.
-        session.enter(
-            self._pool.checkout(
-                script_name=_NAME,
-                limits=limits,
-                type_check=True,
-                type_check_stubs=stubs,
-                type_check_format="concise",
-                os_policy={"sleep": "zero"},
-            )
+        session = self._pool.checkout(
+            script_name=_NAME,
+            limits=limits,
+            type_check=True,
+            type_check_stubs=stubs,
+            type_check_format="concise",
+            os_policy={"sleep": "zero"},
         )
+        session.__enter__()
+        _limit_process(session.worker_pid)
+        return session
 
     def close(self) -> None:
         """End the workers that run no snippet; the others end with their snippets."""
         with self._lock:
             pool, self._pool = self._pool, None
+            spare, self._spare = self._spare, None
+            self._is_closed = True
+        if spare is not None:
+            spare[1].__exit__(None, None, None)
         if pool is not None:
             pool.__exit__(None, None, None)
 
@@ -232,11 +280,9 @@ class SandboxSession:
 
         return str(__version__)
 
-    def enter(self, session: Any) -> None:
-        """Begin the session of the interpreter."""
-        session.__enter__()
+    def use(self, session: Any) -> None:
+        """Use a session of the interpreter, and end it with this one."""
         self._session = session
-        _limit_process(session.worker_pid)
 
     async def run_in_thread(self, work: Callable[[], ResultT]) -> ResultT:
         """Do a step of the session in a thread.
