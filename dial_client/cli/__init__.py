@@ -39,11 +39,15 @@ def main() -> None:
         from dial_client.cli.commands.shell_completion import print_candidates
 
         sys.exit(print_candidates(shell, sys.argv[1:]))
-    from dial_client.cli.commands.program_commands import run
-
     try:
+        from dial_client.cli.commands.program_commands import run
+
         code = run(sys.argv[1:])
         sys.stdout.flush()
+    except KeyboardInterrupt:  # while modules are loaded: from then on the command handles the signal
+        from dial_client.cli.options import ExitCode
+
+        code = ExitCode.INTERRUPTED
     except OSError as error:  # such as a full disk behind ``>``
         from dial_client.cli.streams.process_runner import complain_about_output
 

@@ -16,7 +16,7 @@ import pytest
 from anyio import wait_all_tasks_blocked
 
 from tests.inner import process_runner
-from tests.support.program import LONG, dial_chat, entry, started, write_config
+from tests.support.program import LONG, dial_chat, entry, environment, started, write_config
 from tests.support.servers.launch import is_alive
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals of this kind")
@@ -155,3 +155,23 @@ async def test_a_program_that_was_started_by_nohup_outlives_its_terminal() -> No
             group.cancel_scope.cancel()
     finally:
         signal.signal(signal.SIGHUP, ignored)
+
+
+LOADED_UNDER_INTERRUPT = """
+import signal, sys
+from dial_client.cli import main
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "dial_client.cli.commands.program_commands":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+main()
+"""
+
+
+def test_an_interrupt_while_the_program_is_loaded_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", LOADED_UNDER_INTERRUPT]
+    ran = subprocess.run(words, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")

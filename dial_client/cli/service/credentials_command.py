@@ -79,5 +79,7 @@ async def _print_list(stored: StoredCredentials, owner: str, *, as_json: bool) -
         what = escape_line(known.name) if known.name else "login"
         print(f"{escape_line(known.server)}  {what}  {known.changed_at:%Y-%m-%d %H:%M} UTC")
     if not found and not as_json:
-        whose = f"{escape_line(owner)}; " if owner else "a service without persons; "
-        warn(f"nothing is stored for {whose}--owner PERSON names a person")
+        if owner:
+            warn(f"nothing is stored for {escape_line(owner)}; `dial-chat credentials set SERVER NAME` stores a value")
+        else:
+            warn("nothing is stored for a service without persons; --owner PERSON names a person")
