@@ -105,8 +105,10 @@ class Program:
     def close(self) -> None:
         """End the program by the end of its input."""
         assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.process.stdin.close()
         self.process.wait(30)
+        self.process.stdout.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,7 @@ def measure_calls(version: str, calls: int) -> list[Row]:
             tools = program.begin()
             called[title] = Called(program, next(tool for tool in tools if "echo" in tool or name in tool))
         for known in called.values():
-            for _ in range(WARM_UP):
+            for _ in range(min(WARM_UP, calls)):
                 known.program.call(known.tool)
         for _ in range(calls // BLOCK):
             for known in called.values():

@@ -56,6 +56,13 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
         yield person
 
 
+@pytest.fixture
+def quick(reader: Newcomer) -> Iterator[Newcomer]:
+    """The same folder with a program that starts quickly; the other tests start the program of the wheel."""
+    with reader.forked():
+        yield reader
+
+
 def prepare(person: Newcomer, replies: list[Any]) -> None:
     """Write the replies of the scripted model, if the embedded model is not used."""
     (person.folder / "replies.json").write_text(json.dumps(replies), encoding="utf-8")
@@ -109,25 +116,25 @@ def test_the_program_of_the_readme_runs(reader: Newcomer) -> None:
     assert "['get_current_time']" in reader.run("python first.py").stdout
 
 
-def test_the_servers_and_their_tools_are_listed_and_called(reader: Newcomer) -> None:
-    assert reader.run(find_command(TERMINAL, "dial-chat servers")).stdout.startswith("time: ready")
-    tools = reader.run(find_command(TERMINAL, "dial-chat tools")).stdout.splitlines()
+def test_the_servers_and_their_tools_are_listed_and_called(quick: Newcomer) -> None:
+    assert quick.run(find_command(TERMINAL, "dial-chat servers")).stdout.startswith("time: ready")
+    tools = quick.run(find_command(TERMINAL, "dial-chat tools")).stdout.splitlines()
     assert [line.split()[0] for line in tools] == ["convert_time", "get_current_time"]
-    assert "Asia/Tokyo" in reader.run(find_command(TERMINAL, "dial-chat call")).stdout
+    assert "Asia/Tokyo" in quick.run(find_command(TERMINAL, "dial-chat call")).stdout
 
 
-def test_answers_are_piped_and_printed_as_json(reader: Newcomer) -> None:
-    prepare(reader, CLOCK)
-    reader.run(next(command for command in list_commands(TERMINAL) if "> answer.txt" in command))
-    assert TIME.search((reader.folder / "answer.txt").read_text(encoding="utf-8"))
-    turn = json.loads(reader.run(find_command(TERMINAL, "dial-chat --output json")).stdout)
+def test_answers_are_piped_and_printed_as_json(quick: Newcomer) -> None:
+    prepare(quick, CLOCK)
+    quick.run(next(command for command in list_commands(TERMINAL) if "> answer.txt" in command))
+    assert TIME.search((quick.folder / "answer.txt").read_text(encoding="utf-8"))
+    turn = json.loads(quick.run(find_command(TERMINAL, "dial-chat --output json")).stdout)
     calls = [(call["tool"], call["arguments"].get("timezone"), call["is_error"]) for call in turn["tool_calls"]]
     assert (turn["stop_reason"], calls) == ("answered", [("get_current_time", "Asia/Tokyo", False)])
 
 
-def test_a_conversation_can_be_continued(reader: Newcomer) -> None:
-    prepare(reader, CLOCK)
-    with reader.type_at_terminal("dial-chat") as screen:
+def test_a_conversation_can_be_continued(quick: Newcomer) -> None:
+    prepare(quick, CLOCK)
+    with quick.type_at_terminal("dial-chat") as screen:
         screen.until("server ready")
         screen.type(f"{TOKYO}\r")
         screen.until_true(lambda: bool(TIME.search(screen.text.partition(TOKYO)[2])), "an answer with a time")
@@ -137,37 +144,37 @@ def test_a_conversation_can_be_continued(reader: Newcomer) -> None:
             screen.until(shown)
         screen.type("/quit\r")
         assert screen.leave() == 0
-    with reader.type_at_terminal(find_command(TERMINAL, "dial-chat --continue")) as screen:
+    with quick.type_at_terminal(find_command(TERMINAL, "dial-chat --continue")) as screen:
         screen.until("server ready")
         screen.type("\x04")
         assert screen.leave() == 0
-    assert reader.run(find_command(TERMINAL, "dial-chat conversations")).stdout
+    assert quick.run(find_command(TERMINAL, "dial-chat conversations")).stdout
 
 
-def test_a_call_without_a_rule_is_approved_in_the_terminal_and_denied_without_a_terminal(reader: Newcomer) -> None:
-    prepare(reader, STATUS)
-    reader.run(find_command(TERMINAL, "git init"))
-    reader.run(find_command(TERMINAL, "dial-chat servers add"))
+def test_a_call_without_a_rule_is_approved_in_the_terminal_and_denied_without_a_terminal(quick: Newcomer) -> None:
+    prepare(quick, STATUS)
+    quick.run(find_command(TERMINAL, "git init"))
+    quick.run(find_command(TERMINAL, "dial-chat servers add"))
     question = find_command(TERMINAL, 'dial-chat "What is the git')
     try:
         denied = subprocess.run(
             ["bash", "-c", f". .venv/bin/activate; {question}"],
             check=False,
-            cwd=reader.folder,
-            env=reader.variables,
+            cwd=quick.folder,
+            env=quick.variables,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=PATIENCE,
         )
         assert (denied.returncode, "--allow git/git_status" in denied.stderr) == (5, True), denied
-        with reader.type_at_terminal(question) as screen:
+        with quick.type_at_terminal(question) as screen:
             screen.until("╭ git_status · git")
             screen.type("y")
             assert screen.leave() == 0
             assert "branch" in screen.text
     finally:
-        reader.run("dial-chat servers remove git")
+        quick.run("dial-chat servers remove git")
 
 
 @unless_scripted
@@ -194,15 +201,16 @@ def test_the_page_answers_and_waits_for_approval(reader: Newcomer, chromium: Bro
         tab.until(DONE, PATIENCE)
         assert TIME.search(read_text(tab, ".turn:last-child .prose"))
         assert_harmless(tab, address)
-    reader.run(find_command(PAGE, "dial-chat config unset"))
-    try:
-        with reader.serve() as address:
-            tab = open_page(chromium, address)
-            send_message(tab, TOKYO)
-            tab.until("document.querySelector('.request')", PATIENCE)
-            assert "get_current_time" in read_text(tab, ".request")
-    finally:
-        reader.run("dial-chat config set mcpServers.time.autoApprove '[\"*\"]'")
+    with reader.forked():
+        reader.run(find_command(PAGE, "dial-chat config unset"))
+        try:
+            with reader.serve() as address:
+                tab = open_page(chromium, address)
+                send_message(tab, TOKYO)
+                tab.until("document.querySelector('.request')", PATIENCE)
+                assert "get_current_time" in read_text(tab, ".request")
+        finally:
+            reader.run("dial-chat config set mcpServers.time.autoApprove '[\"*\"]'")
 
 
 def test_another_program_can_use_the_service(reader: Newcomer) -> None:

@@ -37,6 +37,8 @@ _FLAGS = (
     "--no-first-run",
     "--no-default-browser-check",
     "--disable-gpu",
+    # A process of its own for what draws the page without a GPU would serve the pages of one browser only.
+    "--in-process-gpu",
     "--disable-sync",
     "--disable-extensions",
     "--disable-component-update",

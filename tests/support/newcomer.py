@@ -57,6 +57,7 @@ def _environment_of_a_newcomer(folder: Path, wheels: Path) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "TERM": "xterm-256color",
         "PIP_NO_INDEX": "1",
+        "PIP_NO_COMPILE": "1",
         "PIP_NO_DEPS": "1",
         "PIP_FIND_LINKS": str(wheels),
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
@@ -87,6 +88,24 @@ class Newcomer:
         assert ran.returncode == 0, (command, ran.stdout, ran.stderr)
         assert "warning" not in ran.stderr.lower(), (command, ran.stderr)
         return ran
+
+    @contextmanager
+    def forked(self) -> Iterator[None]:
+        """Let `dial-chat` be a fork for as long as this lasts, where there can be forks: its start takes a second.
+
+        The embedded model is asked by the installed program alone.
+        """
+        if HAS_MODEL:
+            yield
+            return
+        program = self.folder / ".venv" / "bin" / "dial-chat"
+        installed = program.read_text(encoding="utf-8")
+        server = python_server("dial_client")
+        write_launcher(program, [server["command"], *server["args"]])
+        try:
+            yield
+        finally:
+            program.write_text(installed, encoding="utf-8")
 
     @contextmanager
     def start(self, command: str, **streams: Any) -> Iterator[subprocess.Popen[bytes]]:
