@@ -166,7 +166,8 @@ def find_added(rows: Sequence[Row]) -> list[Added]:
     return [
         Added(row.version, row.processor, row.least, row.p50 - before.p50, row.p99 - before.p99)
         for row in rows
-        if row.program == GATEWAY and (before := direct[row.version])
+        if row.program == GATEWAY
+        for before in (direct[row.version],)
     ]
 
 
