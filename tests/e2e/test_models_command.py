@@ -16,7 +16,7 @@ import pytest
 
 from tests.inner import QWEN, LocalModel, list_local_models, measure_memory
 from tests.support.model_endpoint import Say, model_endpoint, one_json
-from tests.support.program import dial_chat
+from tests.support.program import dial_chat, environment
 from tests.support.screens import screen
 
 
@@ -35,6 +35,14 @@ def test_downloaded_and_available_models_are_listed(tmp_path: Path) -> None:
 def test_the_embedded_model_is_installed_once_its_file_exists(tmp_path: Path) -> None:
     (tmp_path / QWEN.file).write_bytes(b"GGUF")
     assert list_local_models(tmp_path)[0].installed
+
+
+@pytest.mark.once
+def test_without_their_extra_the_list_says_what_the_embedded_models_need(tmp_path: Path) -> None:
+    without = "import sys; sys.modules['xllamacpp'] = None; from dial_client.cli import main; main()"
+    words = [sys.executable, "-c", without, "models"]
+    ran = subprocess.run(words, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False)
+    assert "\nModels that begin with local need the extra: pip install 'dial-client[local]'\n" in ran.stdout
 
 
 def test_a_model_fits_if_it_leaves_memory_for_other_programs() -> None:

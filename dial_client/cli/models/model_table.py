@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -158,6 +159,8 @@ async def list_models(options: Options, word: str, *, is_refreshed: bool, as_jso
     if not word:
         if memory is not None:
             print(f"\nThis machine has {memory / 1e9:.1f} GB of memory.")
+        if importlib.util.find_spec("xllamacpp") is None:
+            print_lines(["Models that begin with local need the extra: pip install 'dial-client[local]'"])
         print_lines(
             ["Any other GGUF file: -m local:PATH.gguf, or -m local:hf:OWNER/NAME[/FILE] for one of the model hub."]
         )
