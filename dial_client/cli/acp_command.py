@@ -61,9 +61,14 @@ def _check(files: StandardFiles) -> None:
     for file in (files.input, files.output):
         mode = os.fstat(file).st_mode
         if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(file)):
-            raise ConfigError("acp answers an editor through pipes", hint="the editor starts it: see docs/editors.md")
+            raise ConfigError(
+                "acp answers an editor through pipes", hint="the editor starts it: see `dial-chat help editors`"
+            )
     if os.isatty(files.input):
-        print("dial-chat: acp answers an editor, which starts it: see docs/editors.md. Ctrl-D ends it", file=sys.stderr)
+        print(
+            "dial-chat: acp answers an editor, which starts it: see `dial-chat help editors`. Ctrl-D ends it",
+            file=sys.stderr,
+        )
 
 
 @asynccontextmanager

@@ -84,6 +84,15 @@ def test_each_page_of_an_installation_exists_and_is_listed_once() -> None:
     assert {"docs/agents.md", "docs/ci.md", "docs/doctor.md", "docs/many-tools.md", "docs/policy.md"} <= pages.keys()
 
 
+def test_the_pages_that_the_program_names_are_those_of_an_installation() -> None:
+    texts = [file.read_text(encoding="utf-8") for file in (ROOT / "dial_client" / "cli").rglob("*.py")]
+    named = {name for text in texts for name in re.findall(r"dial-chat help ([a-z][a-z-]+)", text)}
+    assert "editors" in named
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    installed = {Path(name).stem for name in data["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]}
+    assert named - installed == set()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell")
 def test_the_shell_commands_of_the_page_for_ci_run(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")

@@ -379,7 +379,7 @@ class InputLine:
             warn(f"no image is pasted: {error}")
             return
         if path is None:
-            warn("there is no image in the clipboard, or no program that returns it (docs/terminal-input.md)")
+            warn("there is no image in the clipboard, or no program that returns it (dial-chat help terminal-input)")
         else:
             buffer.insert_text(f"{build_mention(str(path))} ")
 

@@ -76,4 +76,4 @@ async def _erase(store: SQLStore, owner: str, *, is_agreed: bool) -> None:
         own = grants.select_owner(owner)
         counts["grants"] = len(own.revoke({grant.id for grant in own.list_grants()}))
     print(", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in sorted(counts.items())))
-    warn(f"the audit log still names {shown}: its lines are a chain; see docs/deploy.md")
+    warn(f"the audit log still names {shown}: its lines are a chain; see `dial-chat help deploy`")
