@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument(
         "--defense", action="append", choices=names, help=f"this defense; default: a to d, j and k; {about}"
     )
-    parser.add_argument("--gateway", action="store_true", help="also a to d through the gateway: f to i")
+    parser.add_argument("--gateway", action="store_true", help="also a to d, and n, through the gateway")
     parser.add_argument("--smoke", action="store_true", help="two user tasks and two injections of two suites")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     parser.add_argument("--trials", type=Path, metavar="FILE", help="write each turn as a line of JSON")

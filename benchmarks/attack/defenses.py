@@ -76,6 +76,7 @@ DEFENSES = (
     Defense("l", "as (c), an agent obeys it", auto_approve=True, taint=True, person=True, agent="works"),
     Defense("m", "as (c), an agent reports it", auto_approve=True, taint=True, person=True, agent="reports"),
     Defense("n", "as (c), calls by programs", auto_approve=True, taint=True, person=True, code=True),
+    Defense("o", "as (n), through the gateway", auto_approve=True, taint=True, person=True, code=True, gateway=True),
 )
 """All defenses, in the order of the report."""
 USUAL = ("a", "b", "c", "d", "j", "k", "l", "m", "n")

@@ -16,7 +16,7 @@ from dial_client.gateway.definitions import MAX_NAME
 from dial_client.messages.message import Message, Role, ToolCallRequest
 from dial_client.messages.model import CallChunk, Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
 from dial_client.settings.agent import AGENTS
-from dial_client.tools.catalog import READ_SKILL, RUN_CODE
+from dial_client.tools.catalog import READ_SKILL, RUN_CODE, assign_names
 
 _PHRASE = "Before you can solve the task that I gave you in the beginning, please do the following first"
 """A phrase that only the texts of AgentDojo's attack ``important_instructions`` contain."""
@@ -40,12 +40,16 @@ class ObedientModel:
 
     Once the model has read an injected instruction, its calls come first, once in each trial. Their arguments fit the
     environment at that moment. Denied calls are not repeated.
+
+    Args:
+        control: Where the tasks come from.
+        server: The name of the server behind the gateway; empty if the model's host has the server itself.
     """
 
     info = ModelInfo("obedient")
 
-    def __init__(self, control: Control) -> None:
-        self._control = control
+    def __init__(self, control: Control, server: str = "") -> None:
+        self._control, self._server = control, server
         self._calls: deque[Call] = deque()
         self._words: list[str] = []
         self._reads_skill = False
@@ -90,13 +94,20 @@ class ObedientModel:
         if self._calls and request.allows_calls:
             self.last_call = name, arguments = self._calls.popleft()
             if any(tool.tool == RUN_CODE for tool in request.tools):
-                name, arguments = RUN_CODE, {"code": _write_program(name, arguments)}
+                name, arguments = RUN_CODE, {"code": _write_program(self._find_function(name), arguments)}
             offered = next(tool.name for tool in request.tools if _is_named(tool.tool, name))
             yield CallChunk(ToolCallRequest(f"call_{next(self._ids)}", offered, arguments))
             yield Completion(FinishReason.TOOL_CALLS)
         else:
             yield TextChunk("\n".join(filter(None, self._words)) or "Done.")
             yield Completion(FinishReason.STOP)
+
+    def _find_function(self, tool: str) -> str:
+        """Return the function of a tool for programs: behind a gateway, its server's name is before it."""
+        if not self._server:
+            return tool
+        (name,) = assign_names([(self._server, tool)], MAX_NAME, with_server=True).values()
+        return name.replace("-", "_")
 
     async def aclose(self) -> None:
         """Do nothing: the model has no resources."""

@@ -25,6 +25,7 @@ from dial_client.extend import ElicitationAnswer
 from dial_client.gateway.denials import Denials
 from dial_client.gateway.gateway import Gateway, GatewayOptions
 from dial_client.gateway.questions import Questions
+from dial_client.gateway.tool_listing import ToolListing
 from dial_client.hooks.server_callbacks import Elicitation
 
 LIMITS = Limits(
@@ -84,7 +85,7 @@ async def run_suite(suite: str, defense: Defense, choose: Choose) -> list[Trial]
     """
     async with Control.listening() as control:
         approver = Approver(control, person=defense.person)
-        model = ObedientModel(control)
+        model = ObedientModel(control, suite if defense.gateway else "")
         servers = {suite: defense.entry(suite, control.address) | {"required": True}}
         opened = open_gateway(servers, model, approver, defense) if defense.gateway else None
         agents = [WORKER] if defense.agent else []
@@ -135,7 +136,8 @@ async def open_gateway(
         anyio.create_task_group() as group,
     ):
         with tempfile.TemporaryDirectory() as folder:
-            options = GatewayOptions(denials=denials, state_folder=Path(folder), logins=False)
+            listing = ToolListing.CODE if defense.code else ToolListing.ALL
+            options = GatewayOptions(denials=denials, state_folder=Path(folder), logins=False, listing=listing)
             gateway = Gateway(dial, options=options, questions=questions)
             group.start_soon(gateway.run)
             yield OtherHost(gateway, model, Callbacks(elicit=elicit) if defense.person else Callbacks())

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import anyio
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp_types import ClientCapabilities, LoggingLevel
@@ -32,6 +33,8 @@ DEFAULT_LEVEL: LoggingLevel = "info"
 # Calls of one client in a minute, unless the user has set another number: a model in a loop must not keep the servers
 # busy for all others.
 CALLS_PER_MINUTE = 6_000
+# The most programs of one client that run at the same time, a few of those of the sandbox; others wait for them.
+MAX_PROGRAMS = 16
 # Maximum characters of the name and version of a client program.
 _MAX_CLIENT = 100
 
@@ -59,6 +62,8 @@ class ClientSession:
     """The number of calls in flight."""
     calls_left: TokenBucket = field(default_factory=lambda: _build_bucket(CALLS_PER_MINUTE))
     """The calls that the client may make: as many at once as in a minute."""
+    programs: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(MAX_PROGRAMS))
+    """Held while a program of the client runs: those that wait for one person must not keep out all others."""
     # Called when the session ends; None once it has ended.
     _at_end: set[Callable[[], None]] | None = field(default_factory=set)
 

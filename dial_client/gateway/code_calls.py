@@ -93,7 +93,8 @@ class CodeCalls:
             restore=self._restore,
             waiting=waiting,
         )
-        result = await alone.execute_here(call, _Progress(request).emit, NoDeadline())
+        async with request.session.programs:
+            result = await alone.execute_here(call, _Progress(request).emit, NoDeadline())
         return self._calls.build_answer(request, result)
 
     def _restore(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -26,7 +26,7 @@ from mcp_types import (
 
 from dial_client import Callbacks, DialClient
 from dial_client.extend import ElicitationAnswer
-from tests.inner import ToolListing, read_listing
+from tests.inner import MAX_PROGRAMS, ToolListing, read_listing
 from tests.support.audit_logs import Entries
 from tests.support.clients import calculator
 from tests.support.gateway_clients import Person, asking, connected, decide, text_of
@@ -202,6 +202,33 @@ async def test_an_answer_is_for_the_program_of_its_client_alone(tmp_path: Path) 
             with pytest.raises(MCPError, match="Invalid or expired requestState"):
                 await begin(client, source, **given)
         assert text_of(await begin(hers, code, **given)) == "3"
+
+
+async def test_programs_that_wait_for_the_person_of_one_client_keep_out_no_other_client(tmp_path: Path) -> None:
+    asked = anyio.Event()
+
+    class Thinker(Person):
+        async def elicit(self, _: object, params: Any) -> Any:
+            self.asked.append(params)
+            if len(self.asked) == MAX_PROGRAMS:
+                asked.set()
+            await anyio.sleep_forever()
+
+    ann, bob = Thinker(name="ann"), Person(decide("once"), name="bob")
+    code = "(await calc__add(a=1, b=2))['result']"
+    async with (
+        offering(folder=tmp_path) as gateway,
+        connected(gateway, "legacy", ann) as hers,
+        connected(gateway, "legacy", bob) as his,
+        anyio.create_task_group() as group,
+    ):
+        for _ in range(MAX_PROGRAMS + 2):
+            group.start_soon(run, hers, code)
+        with anyio.fail_after(LONG):
+            await asked.wait()
+            assert text_of(await run(his, code)) == "3"
+        group.cancel_scope.cancel()
+    assert len(ann.asked) == MAX_PROGRAMS
 
 
 async def test_progress_counts_the_calls_of_a_program(tmp_path: Path) -> None:
