@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -13,6 +14,7 @@ import pytest
 
 from tests.inner import AccessPolicy, LimitTable, Operations, OwnerLimiter, OwnerLimits, PersonalTokens, SQLStore
 from tests.integration.test_conversation_routes import Maths, chat
+from tests.integration.test_durable import new_enough
 from tests.integration.test_serve_cluster import cut_connections
 from tests.support.http_service import HttpService, join_text, read_events, serve
 from tests.support.temporary_stores import database_url, needs_postgres
@@ -87,6 +89,31 @@ async def test_a_client_of_the_model_api_that_leaves_while_its_turn_waits_takes_
                 await anyio.sleep(0.01)
             maths.gate.open.set()
         assert join_text(await chat(server, await server.conversation())) == "Hello."
+
+
+@new_enough
+async def test_a_durable_turn_that_waits_is_answered_by_the_next_process_within_its_limit(tmp_path: Path) -> None:
+    maths = Maths()
+    options: dict[str, Any] = {"max_turns": 1, "durable": True}
+    async with serve(
+        [WAITS], {"maths": maths.server}, allow=["*"], store=SQLStore(tmp_path / "a.db"), grace=0.0, **options
+    ) as server:
+        wheres = [await server.conversation() for _ in range(2)]
+        async with anyio.create_task_group() as group:
+            group.start_soon(chat, server, wheres[0])
+            await maths.gate.begun.wait()
+            group.start_soon(chat, server, wheres[1], "Hi")
+            while server.turns.count()[2] == 0:  # noqa: ASYNC110 - the request is on its way
+                await anyio.sleep(0.01)
+            server.server.shut_down()
+    async with serve(["Done.", "Done."], store=SQLStore(tmp_path / "a.db"), **options) as server:
+        read = []
+        for where in wheres:
+            while (found := await server.json("GET", where))["running"]:  # noqa: ASYNC110 - another's turn
+                await anyio.sleep(0.05)
+            read.append([message["content"] for message in found["messages"]])
+    assert [contents[0] for contents in read] == ["Hello?", "Hi"]
+    assert [contents[-1] for contents in read] == ["Done.", "Done."]
 
 
 @asynccontextmanager
