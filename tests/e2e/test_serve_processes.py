@@ -20,7 +20,7 @@ from tests.integration.test_serve_cluster import ONCE, next_text
 from tests.integration.test_serve_shutdown import serving
 from tests.support.foreign_requests import MARKER, Estate, ask_for_foreign, expect, list_routes
 from tests.support.http_service import TOKEN, ServerSentEvent, read_events, serve
-from tests.support.program import LONG, entry, write_config
+from tests.support.program import LONG, entry, waiting_for, write_config
 from tests.support.temporary_stores import database_url, needs_dbos, needs_postgres
 
 pytestmark = pytest.mark.anyio
@@ -101,19 +101,23 @@ async def test_every_process_gives_the_same_results(tmp_path: Path) -> None:
         where = (
             f"/conversations/{(await proxy.json('POST', '/conversations', 201))['id']}"  # first request: first server
         )
-        await allow_and_stop_elsewhere(proxy, where)
+        with waiting_for("the end of a turn that another process stops"):
+            await allow_and_stop_elsewhere(proxy, where)
 
-        async with proxy.events("POST", f"{where}/chat", json={"text": "And then?"}) as (events, turn):
-            await next_text(events)
+        with waiting_for("the text of the second turn"):
+            async with proxy.events("POST", f"{where}/chat", json={"text": "And then?"}) as (events, turn):
+                await next_text(events)
         async with proxy.events("GET", f"{where}/turns/{turn}/events") as (events, _):
             assert (await next_text(events)).data["choices"][0]["delta"]["content"].startswith("Of")
             processes[0][0].kill()
             proxy.remove(0)
-            rest = [event async for event in events]
+            with waiting_for("the end of the events of a process that was killed"):
+                rest = [event async for event in events]
         assert [event.name for event in rest][-2:] == ["error", ""]
         assert rest[-1].data == "[DONE]"
-        while (left := await proxy.json("GET", where))["running"]:  # noqa: ASYNC110 - until the other process resumes it
-            await anyio.sleep(0.1)
+        with waiting_for("the end of the turn that the other process resumes"):
+            while (left := await proxy.json("GET", where))["running"]:  # noqa: ASYNC110 - of another process
+                await anyio.sleep(0.1)
         assert [message["content"] for message in left["messages"][4:]] == ["And then?", "Gone on with."]
 
 

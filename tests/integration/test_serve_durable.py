@@ -18,7 +18,7 @@ from tests.integration.test_conversation_routes import Maths, chat
 from tests.integration.test_durable import new_enough
 from tests.integration.test_serve_shutdown import ask, no_signals, serving
 from tests.support.http_service import ServerSentEvent, join_text, serve
-from tests.support.program import LONG, entry, environment, write_config
+from tests.support.program import LONG, entry, environment, waiting_for, write_config
 from tests.support.temporary_stores import database_url, needs_postgres, query
 
 WAITS = {"text": "Let me see.", "tool_calls": [{"name": "wait", "arguments": {}}]}
@@ -76,8 +76,9 @@ async def test_the_next_process_resumes_a_turn_that_did_not_end_in_time(tmp_path
     async with serve(["Here I am."], store=SQLStore(tmp_path / "kept.db"), durable=True) as server:
         read = await server.json("GET", where)
         assert read["running"]
-        while (read := await server.json("GET", where))["running"]:  # noqa: ASYNC110 - another's turn
-            await anyio.sleep(0.05)
+        with waiting_for("the end of the resumed turn"):
+            while (read := await server.json("GET", where))["running"]:  # noqa: ASYNC110 - another's turn
+                await anyio.sleep(0.05)
     contents = [message["content"] for message in read["messages"]]
     assert contents == ["Go!", "Let me see.", INTERRUPTED, "Here I am."]
 
@@ -124,22 +125,23 @@ async def test_another_process_answers_the_turn_of_a_killed_process(tmp_path: Pa
         write_config(folder, {"it": entry(server)}, replies)
     async with database_url() as store:
         words = ("--durable", "--store", store)
-        with serving(first, *words, "-y") as (killed, url, token), serving(second, *words) as (survivor, url2, token2):
+        # The second process starts late: it would take over a first turn that stands still for longer than its lease.
+        with serving(first, *words, "-y") as (killed, url, token):
             where = "/conversations/" + ask(url, token, "/conversations", "POST").json()["id"]
             begun = wait_for_event(url, token, where, "tool_progress")
-            killed.kill()
-
-            while not (waiting := ask(url2, token2, "/approvals").json()["approvals"]):  # noqa: ASYNC110 - for the lease to end
-                await anyio.sleep(0.2)
-            running = ask(url2, token2, where).json()["running"]
-            assert waiting[0]["turn"] == running != begun
-            ask(url2, token2, f"/approvals/{waiting[0]['id']}", "POST", json={"decision": "once"})
-            read = ask(url2, token2, f"{where}/turns/{running}/events").text
-            messages = ask(url2, token2, where).json()["messages"]
-            survivor.send_signal(signal.SIGTERM)
-            assert survivor.wait(LONG) == 0
-            assert survivor.stderr is not None
-            assert survivor.stderr.read() == ""
+            with serving(second, *words) as (survivor, url2, token2), waiting_for("the end of the resumed turn"):
+                killed.kill()
+                while not (waiting := ask(url2, token2, "/approvals").json()["approvals"]):  # noqa: ASYNC110 - of another
+                    await anyio.sleep(0.2)
+                running = ask(url2, token2, where).json()["running"]
+                assert waiting[0]["turn"] == running != begun
+                ask(url2, token2, f"/approvals/{waiting[0]['id']}", "POST", json={"decision": "once"})
+                read = ask(url2, token2, f"{where}/turns/{running}/events").text
+                messages = ask(url2, token2, where).json()["messages"]
+                survivor.send_signal(signal.SIGTERM)
+                assert survivor.wait(LONG) == 0
+                assert survivor.stderr is not None
+                assert survivor.stderr.read() == ""
     assert "Done after all." in read
     assert [(message["role"], message["content"]) for message in messages] == [
         ("user", "Go!"),
@@ -162,16 +164,18 @@ async def test_an_approval_survives_its_process_and_so_does_its_answer(tmp_path:
         write_config(folder, {"it": entry("Server")}, replies)
     async with database_url() as store:
         words = ("--durable", "--store", store)
-        with serving(first, *words) as (killed, url, token), serving(second, *words) as (_, url2, token2):
+        # The second process starts late, as above.
+        with serving(first, *words) as (killed, url, token):
             where = "/conversations/" + ask(url, token, "/conversations", "POST").json()["id"]
             wait_for_event(url, token, where, "approval")
-            killed.kill()
-            killed.wait()
-            (waiting,) = ask(url2, token2, "/approvals").json()["approvals"]
-            answered = ask(url2, token2, f"/approvals/{waiting['id']}", "POST", json={"decision": "once"})
-            again = ask(url2, token2, f"/approvals/{waiting['id']}", "POST", json={"decision": "deny"})
-            while (read := ask(url2, token2, where).json())["running"]:  # noqa: ASYNC110 - another's turn
-                await anyio.sleep(0.2)
+            with serving(second, *words) as (_, url2, token2), waiting_for("the end of the resumed turn"):
+                killed.kill()
+                killed.wait()
+                (waiting,) = ask(url2, token2, "/approvals").json()["approvals"]
+                answered = ask(url2, token2, f"/approvals/{waiting['id']}", "POST", json={"decision": "once"})
+                again = ask(url2, token2, f"/approvals/{waiting['id']}", "POST", json={"decision": "deny"})
+                while (read := ask(url2, token2, where).json())["running"]:  # noqa: ASYNC110 - another's turn
+                    await anyio.sleep(0.2)
     assert (answered.status_code, again.status_code) == (204, 404)
     assert [(message["role"], message["content"]) for message in read["messages"]] == [
         ("user", "Go!"),

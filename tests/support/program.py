@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from tests.inner import KEYS_OF_PRESETS, EnvFiles, TrustStore, build_variables, configuration, read_found
 from tests.support.fork_server import FORK_CLIENT, ForkedProcess, can_fork, start_server
 
@@ -28,6 +30,14 @@ _ENDPOINTS = (
     "DIAL_URL",
 )
 _UNSET = (*_ENDPOINTS, "PYTHONUNBUFFERED")
+
+
+@contextmanager
+def waiting_for(what: str) -> Iterator[None]:
+    """Fail with these words if what runs here has not ended after a part of the time that a test has."""
+    with anyio.move_on_after(LONG / 2) as scope:
+        yield
+    assert not scope.cancelled_caught, f"waited {LONG / 2:.0f} s for {what}"
 
 
 def entry(behaviour: str, *options: str, **settings: Any) -> dict[str, Any]:
