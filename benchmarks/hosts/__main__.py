@@ -1,4 +1,4 @@
-"""Measures the hosts: ``python -m benchmarks.hosts [--only TASK] [--hosts HOST] [--write FILE]``."""
+"""Measures the hosts: ``python -m benchmarks.hosts [--only TASK] [--hosts HOST] [--write FILE] [--compare FILE]``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.hosts.environments import FOLDER, HOSTS, OWN, Environment, describe_installed, find_python, prepare
 from benchmarks.hosts.measurement import measure
-from benchmarks.hosts.tables import Run, describe_json, replace_tables, write_markdown
+from benchmarks.hosts.tables import Run, describe_json, find_differences, replace_tables, write_markdown
 from benchmarks.hosts.work import list_work
 from probes.kinds import PROBES, Probe
 from probes.verdict import Outcome, probe_host
@@ -51,6 +51,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--python", help="the Python for the environments; default: 3.13, 3.14 or 3.12 if it is here")
     parser.add_argument("--smoke", action="store_true", help="little work with dial_client alone, in this Python")
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the tables between their marks in this file")
+    parser.add_argument(
+        "--compare",
+        type=Path,
+        metavar="FILE",
+        help="fail if the spread of a ratio does not overlap with that in this file",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="all samples and findings")
     options = parser.parse_args(arguments)
     unknown = set(options.only or ()) - {*list_work(smoke=options.smoke), "faults"}
@@ -88,8 +94,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(markdown)
     if options.json:
         options.json.write_text(json.dumps(describe_json(run), indent=2), encoding="utf-8")
+    differences = find_differences(options.compare, markdown) if options.compare else []
     if options.write:
         replace_tables(options.write, markdown)
+    if differences:
+        raise SystemExit("\n".join(["The spreads of these ratios do not overlap:", *differences]))
 
 
 if __name__ == "__main__":

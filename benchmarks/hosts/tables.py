@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -68,12 +69,45 @@ def write_markdown(run: Run) -> str:
 
 def replace_tables(file: Path, markdown: str) -> None:
     """Put the tables between the marks of a file."""
-    text = file.read_text(encoding="utf-8")
-    before, found, rest = text.partition(BEGIN)
-    _, found_end, after = rest.partition(END)
+    before, _, after = _split(file)
+    file.write_text(f"{before}{BEGIN}\n\n{markdown}\n\n{END}{after}", encoding="utf-8")
+
+
+def find_differences(file: Path, markdown: str) -> list[str]:
+    """Return the ratios whose spread does not overlap with that in a file; other numbers depend on the machine."""
+    earlier, differences = _read_ratios(_split(file)[1]), []
+    for place, (median, low, high) in _read_ratios(markdown).items():
+        median_before, low_before, high_before = earlier.get(place, (median, low, high))
+        if high < low_before or high_before < low:
+            spread_before = f"{median_before} ({low_before} - {high_before})"
+            differences.append(f"{', '.join(place)}: {median} ({low} - {high}), before {spread_before}")
+    return differences
+
+
+def _read_ratios(markdown: str) -> dict[tuple[str, ...], tuple[float, float, float]]:
+    """Return median, lowest and highest of each ratio, by the table, the work and the host."""
+    ratios: dict[tuple[str, ...], tuple[float, float, float]] = {}
+    title, heads = "", [""]
+    for line in markdown.splitlines():
+        if line.startswith("**"):
+            title = line.split("**")[1]
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if cells[0] == "work":
+            heads = cells
+        for head, cell in zip(heads[2:], cells[2:], strict=False):  # the plain loop has milliseconds
+            if found := re.fullmatch(r"([\d.]+) \(([\d.]+) - ([\d.]+)\)", cell):
+                median, low, high = map(float, found.groups())
+                ratios[title, cells[0], head] = median, low, high
+    return ratios
+
+
+def _split(file: Path) -> tuple[str, str, str]:
+    """Return what is before the marks of a file, between them, and after them."""
+    before, found, rest = file.read_text(encoding="utf-8").partition(BEGIN)
+    between, found_end, after = rest.partition(END)
     if not found or not found_end:
         raise SystemExit(f"{file} has no line {BEGIN!r}, or no {END!r} after it")
-    file.write_text(f"{before}{BEGIN}\n\n{markdown}\n\n{END}{after}", encoding="utf-8")
+    return before, between, after
 
 
 _SPREAD = "The plain loop has milliseconds. In brackets: the lowest and the highest value of two neighbouring samples."

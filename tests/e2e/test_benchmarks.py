@@ -20,6 +20,7 @@ from benchmarks import gateway
 from benchmarks.case_list import all_cases
 from benchmarks.child import measured
 from benchmarks.dial import main
+from benchmarks.hosts.tables import BEGIN, END, find_differences
 from benchmarks.report import Row, rows_of, table
 from benchmarks.server_entries import server_entries
 from tests.support.fork_server import FORK_CLIENT, ForkedProcess, can_fork, start_server
@@ -163,3 +164,16 @@ async def test_the_raw_server_supports_both_protocol_eras(mode: Literal["legacy"
                     group.start_soon(call, name)
     assert tools == ["server0_tool_000", "server0_tool_001", "server0_tool_002"]
     assert given_back == {f"said by {name}" for name in tools}
+
+
+def test_ratios_of_two_runs_differ_if_their_spreads_do_not_overlap(tmp_path: Path) -> None:
+    def write(*cells: str) -> str:
+        heads = "| work | plain loop | dial_client | mcp-use |"
+        return f"**Time until the answer**, …\n\n{heads}\n| rounds | {' | '.join(cells)} |"
+
+    file = tmp_path / "performance.md"
+    file.write_text(f"{BEGIN}\n{write('20.0 (19.0 - 21.0)', '0.66 (0.62 - 0.73)', 'not measured')}\n{END}\n", "utf-8")
+    assert find_differences(file, write("90.0 (80.0 - 99.0)", "0.75 (0.70 - 0.80)", "1.40 (1.18 - 1.54)")) == []
+    assert find_differences(file, write("20.0 (19.0 - 21.0)", "0.80 (0.75 - 0.85)", "not measured")) == [
+        "Time until the answer, rounds, dial_client: 0.8 (0.75 - 0.85), before 0.66 (0.62 - 0.73)"
+    ]
