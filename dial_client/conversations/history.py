@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from dial_client.conversations.message_tree import MessageTree, StoredMessage, build_entry, build_tree
-from dial_client.conversations.open_work import add_task, find_open_tasks
+from dial_client.conversations.open_work import add_task, find_open_tasks, find_waiting_agents, hold_agents
 from dial_client.messages.message import EntryKind, Failure, Message, Role, ToolCallRequest, ToolCallResult
 from dial_client.stores.conversation_store import Conversation
 from dial_client.tools.agent_progress import INTERRUPTED
@@ -183,11 +183,13 @@ def repair_conversation(conversation: Conversation) -> Conversation:
     If the last turn was interrupted, its unfinished messages are included, and a note says so. Removed messages are
     left out, and summarized ones replaced by their summary.
     """
-    tasks = () if conversation.running else find_open_tasks(build_tree(conversation))
-    conversation = apply_edits(conversation)
+    stored, conversation = conversation, apply_edits(conversation)
     if conversation.running:
         return replace(conversation, messages=repair_history(conversation.messages, NO_RESULT_YET), unfinished=())
-    messages = _add_tasks(repair_history((*conversation.messages, *conversation.unfinished)), tasks)
+    tree = build_tree(stored)
+    messages = _add_tasks(repair_history((*conversation.messages, *conversation.unfinished)), find_open_tasks(tree))
+    if agents := find_waiting_agents(tree) if conversation.turn else {}:
+        messages = hold_agents(messages, messages, agents)
     is_interrupted = conversation.turn and not (ends_with_answer(messages) and not conversation.unfinished)
     notes = (*conversation.notes, _INTERRUPTED_NOTE) if is_interrupted else conversation.notes
     return replace(conversation, messages=messages, notes=notes, unfinished=())
@@ -264,3 +266,10 @@ def repair_history(messages: Iterable[Message], unanswered: str = INTERRUPTED) -
             positions[call.id] = len(history)
             history.append(Message.tool(call, build_unknown_result(call, unanswered)))
     return tuple(history)
+
+
+def has_waiting_calls(conversation: Conversation) -> bool:
+    """Return whether a call of a stored, unfinished round waits for approval, or one of an agent."""
+    return any(message.pending for message in conversation.unfinished) or bool(
+        find_waiting_agents(build_tree(conversation))
+    )

@@ -75,6 +75,12 @@ def find_open_agents(tree: MessageTree) -> dict[str, AgentState]:
     return {call_id: state for call_id, state in states.items() if call_id in called and state.messages}
 
 
+def find_waiting_agents(tree: MessageTree) -> dict[str, AgentState]:
+    """Return the agents of `find_open_agents` if nothing of them runs before a person answers; else none."""
+    agents = find_open_agents(tree)
+    return agents if all(state.is_waiting for state in agents.values()) else {}
+
+
 def hold_agents(
     messages: Sequence[Message], stored: Sequence[Message], agents: Mapping[str, AgentState]
 ) -> tuple[Message, ...]:
@@ -87,7 +93,7 @@ def hold_agents(
     """
     calls = {call.id: call for message in stored for call in message.tool_calls if call.id in agents}
     return tuple(
-        hold_agent(calls[message.tool_call_id])
+        hold_agent(calls[message.tool_call_id], agents[message.tool_call_id].build_history())
         if message.tool_call_id in calls and message.text == INTERRUPTED
         else message
         for message in messages

@@ -19,6 +19,7 @@ from dial_client.messages.message import (
     ToolCallRequest,
     ToolCallResult,
     build_waiting_result,
+    find_waiting_calls,
 )
 from dial_client.settings.agent import AGENTS
 
@@ -59,6 +60,13 @@ class AgentState:
             else:
                 state.held[pending.waiting_id] = pending
         return state
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the agent, and each that it has called, goes on only once a person has answered."""
+        waiting = find_waiting_calls(self.build_history())
+        agents = [self.agents[asked.waiting_id] for asked in waiting if asked.waiting_id in self.agents]
+        return bool(waiting) and all(agent.is_waiting for agent in agents)
 
     def build_history(self) -> tuple[Message, ...]:
         """Return the messages of the turn, with a result for each call.

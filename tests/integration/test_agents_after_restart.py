@@ -126,6 +126,35 @@ async def test_a_call_of_an_agent_that_waited_for_approval_is_asked_about_again_
     assert turn.tool_calls[0].result.content == "Sent."
 
 
+async def test_a_conversation_whose_agent_waited_when_its_program_was_killed_says_what_is_asked() -> None:
+    store, work = MemoryStore(), Work()
+    work.is_blocked = False
+
+    async def wait(request: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        work.reached.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    calls = [call("lead", task="Send."), call("worker", "w", task="Send."), call("send")]
+    id_ = await interrupt(store, work, calls, wait)
+    async with client(work, ["Sent.", "Led.", "Done."], wait) as dial:
+        manager = ConversationManager(dial, store)
+        (pending,) = (await manager.get(id_)).pending_approvals
+        turn = await manager.resume(id_, decisions={pending.id: "once"})
+        assert turn is not None
+        with anyio.fail_after(10):
+            ended = await turn.result()
+    assert (pending.call.name, pending.agent) == ("send", "main > lead > worker")
+    assert (ended.text, work.ran) == ("Done.", ["send"])
+
+
+async def test_a_conversation_whose_agent_was_at_work_when_its_program_was_killed_asks_nothing() -> None:
+    store, work = MemoryStore(), Work()
+    id_ = await interrupt(store, work, [call("lead", task="Send."), call("send")])
+    async with DialClient(ScriptedProvider([]), agents=AGENTS) as dial:
+        assert (await ConversationManager(dial, store).get(id_)).pending_approvals == ()
+
+
 async def test_agents_of_agents_and_agents_of_the_user_go_on_too() -> None:
     store, work = MemoryStore(), Work()
     replies = [call("worker", "call_w", task="Send."), call("read", path="a"), call("send", "call_s")]

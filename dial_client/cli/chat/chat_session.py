@@ -30,6 +30,7 @@ from dial_client.cli.trust.folder_texts import FolderTexts
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.compaction import Compaction
 from dial_client.conversations.conversation_manager import LEASE, ConversationManager
+from dial_client.conversations.history import has_waiting_calls
 from dial_client.conversations.turn_input import Continuation
 from dial_client.conversations.turn_queue import POLL_INTERVAL
 from dial_client.messages.errors import ConfigError, DialError, StoreUnavailable
@@ -285,7 +286,7 @@ class ChatSession:
         store, id_ = self.manager.store, self.require_id()
         stored = await store.get(id_)
         with anyio.move_on_after(LEASE + 1):
-            while stored.running and any(message.pending for message in stored.unfinished):
+            while stored.running and has_waiting_calls(stored):
                 await anyio.sleep(POLL_INTERVAL)
                 stored = await store.get(id_)
         return () if stored.running else (await self.manager.get(id_)).pending_approvals
