@@ -163,7 +163,7 @@ def _is_surely_valid(schema: Any, value: Any, depth: int = _MAX_DEPTH) -> bool:
 
     Most calls are right, and have such schemas: the program then does without the validator, which needs 10 MB.
     """
-    if not depth or not isinstance(schema, Mapping) or not schema.keys() <= _PLAIN_KEYWORDS:
+    if not depth or not isinstance(schema, dict) or not schema.keys() <= _PLAIN_KEYWORDS:
         return False
     kind, values = schema.get("type"), schema.get("enum")
     if not isinstance(kind, str) or type(value) not in _TYPES.get(kind, ()):
@@ -177,7 +177,7 @@ def _is_surely_valid(schema: Any, value: Any, depth: int = _MAX_DEPTH) -> bool:
             return all(_is_surely_valid(schema.get("items"), item, depth - 1) for item in value)
         case dict():
             named, required = schema.get("properties", {}), schema.get("required", [])
-            if not isinstance(named, Mapping) or not isinstance(required, list):
+            if not isinstance(named, dict) or not isinstance(required, list):
                 return False
             has_all = all(isinstance(name, str) and name in value for name in required)
             return has_all and all(_is_surely_valid(named.get(name), part, depth - 1) for name, part in value.items())
