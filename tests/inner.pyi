@@ -843,6 +843,7 @@ from dial_client.tools.catalog import MAX_DESCRIPTION as MAX_DESCRIPTION
 from dial_client.tools.catalog import MAX_NAME as MAX_NAME
 from dial_client.tools.catalog import Catalog as Catalog
 from dial_client.tools.catalog import Key as Key
+from dial_client.tools.catalog import Route as Route
 from dial_client.tools.catalog import assign_names as assign_names
 from dial_client.tools.catalog import build_catalog as build_catalog
 from dial_client.tools.catalog import build_exact_spec as build_exact_spec
@@ -876,6 +877,7 @@ from dial_client.tools.task_record import TaskRecord as TaskRecord
 from dial_client.tools.tool_selection import MAX_OFFERED as MAX_OFFERED
 from dial_client.tools.tool_selection import ToolSnapshot as ToolSnapshot
 from dial_client.tools.tool_selection import TurnTools as TurnTools
+from dial_client.tools.tool_selection import add_own_tools as add_own_tools
 from dial_client.tools.tool_uses import MAX_OWNERS as MAX_OWNERS
 from dial_client.tools.tool_uses import MAX_TOOLS as MAX_TOOLS
 from dial_client.tools.tool_uses import ToolUses as ToolUses
@@ -915,6 +917,7 @@ from dial_client.turns.status_text import STORING as STORING
 from dial_client.turns.turn_handle import TurnHandle as TurnHandle
 from dial_client.turns.turn_handle import TurnWork as TurnWork
 from dial_client.turns.turn_keywords import TurnKeywords as TurnKeywords
+from dial_client.turns.turn_keywords import select_tools as select_tools
 from dial_client.turns.turn_recorder import TurnRecorder as TurnRecorder
 from dial_client.turns.turn_recorder import find_limit as find_limit
 from dial_client.turns.turn_recorder import find_question as find_question

@@ -97,6 +97,19 @@ class Route:
 
     connection: ToolBackend
     spec: ToolSpec
+    definition: Tool | FunctionDefinition | None = field(default=None, repr=False)
+    """The definition from which the tool was built; None for the host's own tools."""
+    changes: tuple[str, ...] = ()
+    """Notes on what the model does not get of the definition, or gets in another form."""
+
+    @property
+    def key(self) -> Key:
+        """The server, and its own name of the tool."""
+        return self.spec.server, self.spec.tool
+
+    def is_of(self, connection: ToolBackend, definition: Tool | FunctionDefinition, name: str) -> bool:
+        """Return whether this is the route that such a tool would have under a name."""
+        return self.connection is connection and self.definition is definition and self.spec.name == name
 
     @cached_property
     def check(self) -> ArgumentCheck:
@@ -122,12 +135,21 @@ class Catalog:
     notes: tuple[str, ...] = ()
     """Notes for the user on tools that were left out or changed, with the reasons."""
 
+    @cached_property
+    def by_key(self) -> Mapping[Key, Route]:
+        """The routes of the tools that models may call, by the servers' and their own names."""
+        return {route.key: route for route in self.routes.values()}
 
-def build_catalog(connections: Iterable[ToolServer], *, has_apps: bool = False) -> Catalog:
+
+def build_catalog(
+    connections: Iterable[ToolServer], *, has_apps: bool = False, previous: Catalog = Catalog()
+) -> Catalog:
     """Return the catalog of all servers' enabled tools, with unique names and adapted schemas, sorted by name.
 
     Args:
         connections: The servers.
+        previous: An earlier catalog, with the same `has_apps`. The routes of tools that are the same are taken over, so
+            that a change of one server costs little.
         has_apps: Whether the client shows MCP Apps. Tools that only apps may call are never offered to models.
     """
     notes: list[str] = []
@@ -142,18 +164,22 @@ def build_catalog(connections: Iterable[ToolServer], *, has_apps: bool = False) 
             tools_by_key[connection.name, tool.name] = (connection, tool)
     routes: dict[str, Route] = {}
     app_routes: dict[Key, Route] = {}
+    known = {**previous.app_routes, **previous.by_key}
     for key, name in assign_names(tools_by_key).items():
         connection, tool = tools_by_key[key]
-        try:
-            spec, changes = build_tool_spec(name, connection.name, tool, has_apps=has_apps)
-            route = Route(connection, spec)
-            if has_apps and is_for_app(tool.meta):
-                app_routes[key] = route
-            if is_for_model(tool.meta):
-                routes[name] = route
-                notes += (f"{connection.name}: {change}" for change in changes)
-        except provider_schema.Unsupported as reason:
-            notes.append(f"{connection.name}: the tool {tool.name!r} is left out: {reason}")
+        route = known.get(key)
+        if route is None or not route.is_of(connection, tool, name):
+            try:
+                spec, changes = build_tool_spec(name, connection.name, tool, has_apps=has_apps)
+            except provider_schema.Unsupported as reason:
+                notes.append(f"{connection.name}: the tool {tool.name!r} is left out: {reason}")
+                continue
+            route = Route(connection, spec, tool, tuple(changes))
+        if has_apps and is_for_app(tool.meta):
+            app_routes[key] = route
+        if is_for_model(tool.meta):
+            routes[name] = route
+            notes += (f"{connection.name}: {change}" for change in route.changes)
     ordered = dict(sorted(routes.items()))
     return Catalog(tuple(route.spec for route in ordered.values()), ordered, app_routes, tuple(notes))
 

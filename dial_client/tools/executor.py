@@ -298,9 +298,9 @@ class ToolExecutor:
         untrusted, as any other. A task stays open if its tool is not known, such as while its server starts.
         """
         background = self.scope.background
-        if background is None or background.tasks is None:
+        if background is None or background.tasks is None or not background.open_tasks:
             return
-        routes = {(route.spec.server, route.spec.tool): route for route in self.catalog().routes.values()}
+        routes = self.catalog().by_key
         for record in tuple(background.open_tasks.values()):
             if (route := routes.get((record.server, record.tool))) is None:
                 continue

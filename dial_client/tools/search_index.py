@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from heapq import nlargest
 from itertools import count, islice
 from types import MappingProxyType
@@ -19,7 +20,7 @@ from dial_client.messages.message import ToolSpec
 from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.normalization import HUMP
 from dial_client.tools.search_query import MAX_QUERY, Term, Vocabulary, find_verbs
-from dial_client.tools.tool_words import ToolWords, list_server_words, list_words
+from dial_client.tools.tool_words import ToolWords, find_server_stems, list_words, saturate, weigh_server_word
 
 # How much the words for the kind of server count in a tool, beside those for what to do.
 _KIND_IN_TOOL = 0.2
@@ -56,18 +57,30 @@ class _ServerTools:
         server: The server's name in the configuration.
         tools: Its tools.
         first: The number of the first tool; the others follow.
+        previous: What was known of the server; the words of tools that are the same are taken over.
     """
 
-    def __init__(self, server: str, tools: Sequence[ToolSpec], first: int) -> None:
-        self.tools = tools
-        words = [list_words(tool) for tool in tools]
-        self.by_number = dict(enumerate(words, first))
-        self.server_words = list_server_words(server, words)
-        postings: defaultdict[str, dict[int, float]] = defaultdict(dict)
-        for number, tool in self.by_number.items():
-            for word, weight in tool.weights.items():
-                postings[word][number] = weight
-        self.postings: Mapping[str, Mapping[int, float]] = postings
+    def __init__(self, server: str, tools: Sequence[ToolSpec], first: int, previous: _ServerTools | None) -> None:
+        self.server, self.tools = server, tools
+        known = {} if previous is None else {words.tool.name: words for words in previous.by_number.values()}
+        self.by_number: dict[int, ToolWords] = {
+            number: words if (words := known.get(tool.name)) and words.tool == tool else list_words(tool)
+            for number, tool in enumerate(tools, first)
+        }
+        self.postings: dict[str, dict[int, float]] = {}
+        """The tools with each word, and its weights in them."""
+        for number, tool_words in self.by_number.items():
+            for word, weight in tool_words.weights.items():
+                if word in self.postings:
+                    self.postings[word][number] = weight
+                else:
+                    self.postings[word] = {number: weight}
+
+    def weigh(self, word: str) -> float:
+        """Return how much a word that a tool has says what kind of server it is, from 0 to 1."""
+        is_in_name = word in find_server_stems(self.server)
+        weights = [saturate(weight) for weight in self.postings[word].values()]
+        return weigh_server_word(weights, len(self.tools), is_in_name=is_in_name)
 
 
 class SearchIndex:
@@ -75,7 +88,7 @@ class SearchIndex:
 
     Args:
         tools: The tools to search. If two tools have the same offered name, the second is ignored.
-        previous: An earlier index. What it knows of servers whose tools are the same is taken over.
+        previous: An earlier index. What it knows of servers and tools that are the same is taken over.
     """
 
     def __init__(self, tools: Iterable[ToolSpec], previous: SearchIndex | None = None) -> None:
@@ -92,24 +105,28 @@ class SearchIndex:
             same, listed = known.get(server), tuple(of_server.values())
             if same is None or same.tools != listed:
                 first = next(islice(numbers, len(listed) - 1, None)) - len(listed) + 1
-                same = _ServerTools(server, listed, first)
+                same = _ServerTools(server, listed, first, same)
             self._servers[server] = same
         self._numbers: Iterator[int] = numbers
         self._tools: dict[int, ToolWords] = {}
-        self._postings: defaultdict[str, list[Mapping[int, float]]] = defaultdict(list)
-        self._server_postings: defaultdict[str, dict[str, float]] = defaultdict(dict)
-        self._named: defaultdict[str, list[int]] = defaultdict(list)
-        for server, of_one in self._servers.items():
+        self._by_word: defaultdict[str, list[_ServerTools]] = defaultdict(list)
+        for of_one in self._servers.values():
             self._tools |= of_one.by_number
-            for word, postings in of_one.postings.items():
-                self._postings[word].append(postings)
-            for word, weight in of_one.server_words.items():
-                self._server_postings[word][server] = weight
-        for number, tool_words in self._tools.items():
-            for name in {tool_words.tool.name.casefold(), tool_words.tool.tool.casefold()} - {""}:
-                self._named[name].append(number)
-        self._merged: dict[str, Mapping[int, float]] = {}
-        self._vocabulary = Vocabulary(self._postings.keys())
+            for word in of_one.postings:
+                self._by_word[word].append(of_one)
+        # What searches have asked for so far.
+        self._postings: dict[str, Mapping[int, float]] = {}
+        self._server_postings: dict[str, Mapping[str, float]] = {}
+        self._vocabulary = Vocabulary(self._by_word.keys())
+
+    @cached_property
+    def _named(self) -> Mapping[str, Sequence[int]]:
+        """The tools by their offered and their own names."""
+        named: defaultdict[str, list[int]] = defaultdict(list)
+        for number, words in self._tools.items():
+            for name in {words.tool.name.casefold(), words.tool.tool.casefold()} - {""}:
+                named[name].append(number)
+        return named
 
     def search(
         self,
@@ -182,19 +199,29 @@ class SearchIndex:
         )
 
     def _find_postings(self, word: str) -> Mapping[int, float]:
-        """Return the tools with a word, and its weights in them."""
-        if (merged := self._merged.get(word)) is None:
-            if (parts := self._postings.get(word)) is None:
+        """Return the tools with a word, and its saturated weights in them."""
+        if (known := self._postings.get(word)) is None:
+            if (servers := self._by_word.get(word)) is None:
                 return {}
-            merged = parts[0] if len(parts) == 1 else {number: part[number] for part in parts for number in part}
-            self._merged[word] = merged
-        return merged
+            postings = (server.postings[word] for server in servers)
+            known = self._postings[word] = {
+                number: saturate(weight) for of_server in postings for number, weight in of_server.items()
+            }
+        return known
+
+    def _find_servers(self, word: str) -> Mapping[str, float]:
+        """Return the servers with a word, and how much it says of them."""
+        if (known := self._server_postings.get(word)) is None:
+            if (servers := self._by_word.get(word)) is None:
+                return {}
+            known = self._server_postings[word] = {server.server: server.weigh(word) for server in servers}
+        return known
 
     def _score_servers(self, scores: dict[int, float], terms: Iterable[tuple[Term, float]]) -> None:
         """Add the scores of servers to the tools that were found."""
         servers: defaultdict[str, float] = defaultdict(float)
         for term, factor in terms:
-            best = _merge_best((self._server_postings.get(word, {}), part) for word, part in term.items())
+            best = _merge_best((self._find_servers(word), part) for word, part in term.items())
             idf = factor * _compute_idf(len(self._servers), len(best))
             for server, value in best.items():
                 servers[server] += idf * value

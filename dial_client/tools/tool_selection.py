@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -44,6 +44,8 @@ _MAX_LINE, _MAX_FURTHER = 200, 400
 _CUT_MARK = f"[Shortened. {SEARCH_TOOLS} with the name of this tool as the query returns the whole description.]"
 # Tools may fill a quarter of the context window (1 divided by this number); above it, the model searches for tools.
 _WINDOW_SHARE = 4
+# Maximum number of selections among the same tools that are kept.
+_MAX_DERIVED = 16
 _BYTES_PER_TOKEN = 3
 
 _KEPT = compile_lazily(r'read_result\(id="([0-9a-f]{12})"')
@@ -130,6 +132,23 @@ class ToolSnapshot:
     def always_offered(self) -> tuple[ToolSpec, ...]:
         """The tools of the pinned servers, which are always offered."""
         return tuple(tool for tool in self.catalog.tools if tool.server in self.pinned)
+
+    def derive(self, key: Hashable, build: Callable[[ToolSnapshot], ToolSnapshot]) -> ToolSnapshot:
+        """Return what is built from this snapshot; the same object for the same key, since each turn asks anew.
+
+        Args:
+            key: All that `build` depends on besides the snapshot.
+            build: Builds another snapshot from this one.
+        """
+        if (known := self._derived.get(key)) is None:
+            if len(self._derived) >= _MAX_DERIVED:
+                del self._derived[next(iter(self._derived))]
+            known = self._derived[key] = build(self)
+        return known
+
+    @cached_property
+    def _derived(self) -> dict[Hashable, ToolSnapshot]:
+        return {}
 
     def defer_tools(self, shown: frozenset[str]) -> tuple[ToolSpec, ...]:
         """Return all tools for an endpoint with its own tool search, most of them marked as deferred.
@@ -252,7 +271,9 @@ class ToolSnapshots:
     def _build(self) -> ToolSnapshot:
         backends = (*self._servers.values(), *self.own)
         pinned = (backend.name for backend in backends if backend.settings and backend.settings.pinned)
-        catalog = build_catalog(backends, has_apps=self._has_apps)
+        previous = self._views.find()
+        known = Catalog() if previous is None else previous.catalog
+        catalog = build_catalog(backends, has_apps=self._has_apps, previous=known)
         return ToolSnapshot(
             catalog, frozenset(pinned), self._own_tools(), self._build_index, self._servers.describe_missing, self._uses
         )
@@ -269,17 +290,13 @@ class ToolSnapshots:
 
 def add_own_tools(snapshot: Callable[[], ToolSnapshot], routes: tuple[Route, ...]) -> Callable[[], ToolSnapshot]:
     """Return a function that returns the current tools, with further tools of the host."""
-    latest: tuple[ToolSnapshot, ToolSnapshot] | None = None
 
-    def add() -> ToolSnapshot:
-        # The same object while the tools are the same, as of `ToolSnapshots`.
-        nonlocal latest
-        current = snapshot()
-        if latest is None or latest[0] is not current:
-            latest = (current, replace(current, own=(*current.own, *routes)))
-        return latest[1]
+    def add(current: ToolSnapshot) -> ToolSnapshot:
+        return replace(current, own=(*current.own, *routes), build_index=lambda _: current.index)
 
-    return add if routes else snapshot
+    # The snapshot that is kept has the routes, so that no other route has the identity of one of them.
+    key = ("own", *map(id, routes))
+    return (lambda: snapshot().derive(key, add)) if routes else snapshot
 
 
 @dataclass(eq=False)
@@ -434,19 +451,19 @@ class TurnTools:
         A name that was offered stays the name of the same tool. It has no route if that tool is gone.
         """
         routes = dict(snapshot.catalog.routes)
-        by_key = {(route.spec.server, route.spec.tool): route for route in snapshot.catalog.routes.values()}
+        by_key = snapshot.catalog.by_key
         for name, key in self._meanings.items():
             if key in by_key:
                 routes[name] = by_key[key]
             else:
                 routes.pop(name, None)
-        own_routes = {route.spec.name: route for route in snapshot.own}
-        own_routes |= {
+        routes |= {route.spec.name: route for route in snapshot.own}
+        routes |= {
             spec.name: Route(self, spec)
             for spec in tools
-            if spec in _OWN_TOOLS or (spec.name == SEARCH_TOOLS and not spec.server)
+            if not spec.server and (spec in _OWN_TOOLS or spec.name == SEARCH_TOOLS)
         }
-        return replace(snapshot.catalog, routes={**routes, **own_routes})
+        return replace(snapshot.catalog, routes=routes)
 
     def _search(self, query: str, server: str) -> str:
         """Offer the tools that match a query, and return a list of them as text."""

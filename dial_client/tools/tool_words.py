@@ -5,8 +5,7 @@ Servers write the names, descriptions and schemas, so each text is read only up 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -28,20 +27,31 @@ _MAX_HEAD = 160
 # The weights of a word in a server's name, and in all its tools together.
 _IN_SERVER_NAME = 8.0
 _IN_ALL_TOOLS = 12.0
-# Of each field the weight, the average number of words, and BM25's b: how much longer fields count less.
-_FIELDS = (
-    (3.0, 3.0, 0.7),  # the name
-    (1.5, 3.0, 0.7),  # the title
-    (2.0, 1.0, 0.0),  # the server's name
-    (1.7, 10.0, 0.35),  # the start of the description
-    (0.7, 20.0, 0.35),  # its rest
-    (1.1, 5.0, 0.35),  # the names of the parameters
-    (0.4, 20.0, 0.35),  # their descriptions and values
-)
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A part of a tool whose words have the same weight: BM25F's, with a word in two fields in both of them."""
+
+    weight: float
+    usual: float
+    """The usual number of words."""
+    shortened: float
+    """BM25's b: how much longer fields count less."""
+
+    def weigh(self, count: int) -> float:
+        """Return the weight of each of `count` words."""
+        return self.weight / (1 - self.shortened + self.shortened * count / self.usual)
+
+
+_NAME, _TITLE, _SERVER = _Field(3.0, 3.0, 0.7), _Field(1.5, 3.0, 0.7), _Field(2.0, 1.0, 0.0)
+_HEAD = _Field(1.7, 10.0, 0.35)  # the start of the description
+_PARAMETERS = _Field(1.1, 5.0, 0.35)  # their names
+_REST = _Field(0.5, 40.0, 0.35)  # the rest of the description, and the descriptions and values of parameters
 # BM25's k1: above this weight, further occurrences of a word change the score little.
 _SATURATION = 4.5
 
-# Maximum number of words whose stems are kept.
+# Maximum number of words, and of names, whose stems are kept.
 _MAX_STEMS = 20_000
 
 _SENTENCE = compile_lazily(r"[.!?](?=\s)|[\u3002\n]")
@@ -59,7 +69,18 @@ class _Stems(dict[str, str]):
         return stem
 
 
+class _NameStems(dict[str, tuple[str, ...]]):
+    """The stems of names of tools and parameters."""
+
+    def __missing__(self, name: str) -> tuple[str, ...]:
+        if len(self) >= _MAX_STEMS:
+            self.clear()
+        stems = self[name] = tuple(filter(None, map(_STEMS.__getitem__, split_name(name))))
+        return stems
+
+
 _STEMS = _Stems()
+_NAME_STEMS = _NameStems()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +89,7 @@ class ToolWords:
 
     tool: ToolSpec
     weights: Mapping[str, float]
-    """The saturated weight of each word, from 0 to 1."""
+    """The weight of each word."""
     name: tuple[str, ...]
     """The words of the tool's name without those of its server, which all its tools may have in their names."""
     removes: bool | None
@@ -78,55 +99,57 @@ class ToolWords:
 def list_words(tool: ToolSpec) -> ToolWords:
     """Return the words of a tool."""
     parameters, details = _find_parameter_texts(tool.input_schema)
-    name, server = split_name(tool.tool or tool.name), split_name(tool.server)
+    name, server = _NAME_STEMS[tool.tool or tool.name], _NAME_STEMS[tool.server]
     text = tool.description[:MAX_TEXT].strip()
     sentence = _SENTENCE.search(text, 0, _MAX_HEAD)
     head = sentence.end() if sentence else _MAX_HEAD
-    weights: defaultdict[str, float] = defaultdict(float)
-    stems = _STEMS
-    fields = (
-        name,
-        find_words(tool.title) if tool.title else (),
-        server,
-        find_words(text[:head]),
-        find_words(text[head:]),
-        split_name(" ".join(parameters), MAX_TEXT),
-        find_words(" ".join(details)[:MAX_DETAILS]),
-    )
-    for (weight, usual, shortened), words in zip(_FIELDS, fields, strict=True):
-        if words:
-            each = weight / (1 - shortened + shortened * len(words) / usual)
-            for word in words:
-                weights[stems[word]] += each
+    stems = _STEMS.__getitem__
+    # A word counts once in long texts, which weigh little, and only those of short ones are added up: most of the time
+    # of an index is spent here.
+    rest = find_words(f"{text[head:]} {' '.join(details)[:MAX_DETAILS]}")
+    weights = dict.fromkeys(map(stems, rest), _REST.weigh(len(rest)))
+    known = weights.get
+    for field, some in (
+        (_HEAD, [stems(word) for word in find_words(text[:head])]),
+        (_PARAMETERS, [stem for parameter in parameters for stem in _NAME_STEMS[parameter]]),
+        (_TITLE, [stems(word) for word in find_words(tool.title)] if tool.title else ()),
+        (_SERVER, server),
+        (_NAME, name),
+    ):
+        if some:
+            each = field.weigh(len(some))
+            for stem in some:
+                weights[stem] = known(stem, 0.0) + each
     weights.pop("", None)
-    of_server = {stems[word] for word in server}
-    of_name = [stem for stem in dict.fromkeys([stems[word] for word in name]) if stem]
+    of_name = tuple(dict.fromkeys(name))
     verbs = read_verbs()
     return ToolWords(
         tool,
-        {word: weight / (_SATURATION + weight) for word, weight in weights.items()},
-        tuple([word for word in of_name if word not in of_server] or of_name),
-        next((verbs[word] for word in of_name if word in verbs), None),
+        weights,
+        tuple([stem for stem in of_name if stem not in server]) or of_name,
+        next((verbs[stem] for stem in of_name if stem in verbs), None),
     )
 
 
-def list_server_words(server: str, tools: Sequence[ToolWords]) -> Mapping[str, float]:
-    """Return the saturated weights of the words that say what kind of server it is: its name, and those of its tools.
+def find_server_stems(server: str) -> Collection[str]:
+    """Return the stems of a server's name."""
+    return _NAME_STEMS[server]
+
+
+def weigh_server_word(weights: Collection[float], tools: int, *, is_in_name: bool) -> float:
+    """Return the saturated weight of a word among those that say what kind of server it is.
 
     Args:
-        server: The server's name in the configuration.
-        tools: All its tools.
+        weights: The saturated weight of the word in each tool that has it.
+        tools: The number of all tools of the server.
+        is_in_name: Whether the word is in the server's name.
     """
-    sums: defaultdict[str, float] = defaultdict(float)
-    each = _IN_ALL_TOOLS / len(tools) ** 0.5
-    for tool in tools:
-        for word, weight in tool.weights.items():
-            sums[word] += weight
-    weights = {word: weight * each for word, weight in sums.items()}
-    for word in split_name(server):
-        if stem := _STEMS[word]:
-            weights[stem] = weights.get(stem, 0.0) + _IN_SERVER_NAME
-    return {word: weight / (_SATURATION + weight) for word, weight in weights.items()}
+    return saturate(sum(weights) * _IN_ALL_TOOLS / tools**0.5 + (_IN_SERVER_NAME if is_in_name else 0.0))
+
+
+def saturate(weight: float) -> float:
+    """Return a weight from 0 to 1, which grows little above `_SATURATION`."""
+    return weight / (_SATURATION + weight)
 
 
 def _find_parameter_texts(schema: Any) -> tuple[list[str], list[str]]:
@@ -139,9 +162,9 @@ def _find_parameter_texts(schema: Any) -> tuple[list[str], list[str]]:
             details.append(part["description"])
         if "enum" in part and isinstance(values := part["enum"], list):
             details += values[:MAX_VALUES]
-        if "properties" in part and isinstance(properties := part["properties"], dict):
-            names += map(str, islice(properties, MAX_SCHEMAS))
         if not _INNER.isdisjoint(part) and len(waiting) < MAX_SCHEMAS:
+            if isinstance(properties := part.get("properties"), dict):
+                names += map(str, islice(properties, MAX_SCHEMAS))
             inner = [inner for inner in _list_inner_schemas(part) if isinstance(inner, dict)]
             waiting += inner[: MAX_SCHEMAS - len(waiting)]
     return names[:MAX_SCHEMAS], [text for text in details if isinstance(text, str)]

@@ -139,20 +139,13 @@ def select_tools(
             and not any(restricts(pattern, tool.server, tool.tool) for pattern in denied)
         )
 
-    latest: tuple[ToolSnapshot, ToolSnapshot] | None = None
+    def select(current: ToolSnapshot) -> ToolSnapshot:
+        catalog = current.catalog
+        # A route that is missing makes a call of its tool fail, also if the model guesses the name.
+        routes = {name: route for name, route in catalog.routes.items() if is_offered(route.spec)}
+        tools = tuple(route.spec for route in routes.values())
+        own_routes = tuple(route for route in current.own if is_offered(route.spec))
+        return replace(current, catalog=replace(catalog, tools=tools, routes=routes), own=own_routes)
 
-    def select() -> ToolSnapshot:
-        # A snapshot has a search index: it is built again only when the tools have changed.
-        nonlocal latest
-        current = snapshot()
-        if latest is None or latest[0] is not current:
-            catalog = current.catalog
-            tools = tuple(tool for tool in catalog.tools if is_offered(tool))
-            # A route that is missing makes a call of its tool fail, also if the model guesses the name.
-            routes = {name: route for name, route in catalog.routes.items() if is_offered(route.spec)}
-            own_routes = tuple(route for route in current.own if is_offered(route.spec))
-            selected = replace(current, catalog=replace(catalog, tools=tools, routes=routes), own=own_routes)
-            latest = (current, selected)
-        return latest[1]
-
-    return select
+    key = (patterns if patterns is None else tuple(patterns), frozenset(hidden))
+    return lambda: snapshot().derive(key, select)

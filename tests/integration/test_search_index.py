@@ -183,6 +183,14 @@ def test_an_index_of_changed_tools_keeps_the_words_of_other_servers() -> None:
     assert [tool.name for tool in again.search("issue")] == ["old_issue"]
 
 
+def test_an_index_of_some_of_the_tools_of_a_server_finds_what_a_new_index_of_them_finds() -> None:
+    every = [spec(name, f"{name} of the garden.", server="garden") for name in ("water", "weed", "harvest")]
+    changed = [every[0], spec("weed", "Pull out thistles.", server="garden")]
+    some = SearchIndex(changed, SearchIndex(every))
+    for query in ("water", "harvest", "thistles", "garden"):
+        assert some.search(query) == SearchIndex(changed).search(query)
+
+
 def test_common_words_among_many_tools_only_rank_the_results_of_rarer_words() -> None:
     many = [spec(f"get_item_{at}", "Get an item.", server=f"s{at % 50}") for at in range(3_000)]
     index = SearchIndex([*many, spec("get_invoice", "Get an invoice.", server="bills")])

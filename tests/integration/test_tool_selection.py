@@ -18,12 +18,15 @@ from tests.inner import (
     Approval,
     ApprovalContext,
     ResultStore,
+    Route,
     ToolCallRequest,
     ToolSnapshot,
     ToolSpec,
     ToolUses,
     TurnTools,
+    add_own_tools,
     build_catalog,
+    select_tools,
 )
 from tests.support.fakes import server, tool_named
 from tests.support.program import entry
@@ -130,6 +133,38 @@ async def test_a_long_description_is_cut_and_the_search_returns_the_whole_by_the
     assert offered.offer_tools() is offered.offer_tools()
     assert (await search(offered, "explain")).endswith("More of it. The end.")
     assert offered.get_catalog().routes["explain"].spec.description.endswith("The end."), "approvals know the whole"
+
+
+@pytest.mark.parametrize(
+    ("patterns", "hidden", "offered"),
+    [(["mail/*"], (), ["read_mail", "send_mail"]), (["!many/*", "!read_mail"], (), ["send_mail"]), ((), (), [])],
+)
+def test_turns_with_the_same_selection_share_one_index_while_the_tools_stay(
+    patterns: list[str], hidden: tuple[str, ...], offered: list[str]
+) -> None:
+    menu = menu_of(3)
+    first, second = (select_tools(lambda: menu, patterns, hidden)() for _ in range(2))
+    assert names(first.catalog.tools) == offered
+    assert first.index is second.index
+    assert select_tools(lambda: menu_of(3), patterns, hidden)().index is not first.index
+    assert select_tools(lambda: menu, patterns, ["send_mail"])().index is not first.index
+
+
+def test_many_selections_among_the_same_tools_are_right() -> None:
+    menu = menu_of(50)
+    for _ in range(2):
+        for number in range(50):
+            chosen = select_tools(lambda: menu, [f"many/tool_{number}"])()
+            assert names(chosen.catalog.tools) == list(chosen.catalog.routes) == [f"tool_{number}"]
+
+
+def test_further_tools_of_the_host_need_no_further_index() -> None:
+    menu = menu_of(3)
+    route = Route(server("host"), ToolSpec("read_skill", "Reads.", {}))
+    added = [add_own_tools(lambda: menu, (route,))() for _ in range(2)]
+    assert added[0] is added[1]
+    assert added[0].own == (route,)
+    assert added[0].index is menu.index
 
 
 @pytest.mark.anyio

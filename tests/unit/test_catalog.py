@@ -124,6 +124,29 @@ def test_the_catalog_does_not_depend_on_the_order_of_the_servers() -> None:
     assert build_catalog([first, second]) == build_catalog([second, first])
 
 
+def test_a_new_catalog_keeps_the_routes_of_tools_that_are_the_same() -> None:
+    stays, changes = server("a", tool_named("read"), tool_named("write")), server("b", tool_named("send"))
+    before = build_catalog([stays, changes])
+    after = build_catalog([stays, server("b", tool_named("send", description="By post."))], previous=before)
+    assert after.routes["read"] is before.routes["read"]
+    assert after.routes["send"].spec.description == "By post."
+
+
+def test_a_tool_whose_offered_name_changes_has_a_new_route() -> None:
+    stays = server("a", tool_named("read"))
+    before = build_catalog([stays])
+    after = build_catalog([stays, server("b", tool_named("read"))], previous=before)
+    assert list(after.routes) == ["a__read", "b__read"] == [tool.name for tool in after.tools]
+    assert build_catalog([stays], previous=after).tools == before.tools
+
+
+def test_a_new_catalog_repeats_the_notes_on_tools_that_are_the_same() -> None:
+    long = server("a", tool_named("read", description="Reads. " * MAX_DESCRIPTION))
+    before = build_catalog([long])
+    assert before.notes
+    assert build_catalog([long], previous=before).notes == before.notes
+
+
 def test_the_catalog_of_no_servers_is_empty() -> None:
     assert build_catalog([]) == Catalog()
 
