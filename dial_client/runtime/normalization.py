@@ -23,7 +23,9 @@ WORD = compile_lazily(r"[^\W_]+")
 # The boundaries between the words of ``camelCase``.
 HUMP = compile_lazily(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 # For ASCII, a table is several times faster than `WORD`: letters in lower case, and a space in place of all else.
-_ASCII_WORDS = bytes(ord(chr(code).lower()) if chr(code).isalnum() and code < 128 else 32 for code in range(256))
+_ASCII_WORDS = bytes(
+    code if code > 127 else ord(chr(code).lower()) if chr(code).isalnum() else 32 for code in range(256)
+)
 _MARKS = compile_lazily("[\u0300-\u036f]")
 
 # Words that have a meaning after a verb, and mostly none elsewhere.
@@ -104,9 +106,10 @@ def split_name(name: str, max_chars: int = MAX_NAME) -> list[str]:
 
 def find_words(text: str) -> list[str]:
     """Return the words of a text in lower case and without diacritics."""
+    words = text.encode(errors="replace").translate(_ASCII_WORDS).decode().split()
     if text.isascii():
-        return text.encode().translate(_ASCII_WORDS).decode().split()
-    return WORD.findall(fold(text))
+        return words
+    return [part for word in words for part in ((word,) if word.isascii() else WORD.findall(fold(word)))]
 
 
 def fold(text: str) -> str:

@@ -8,11 +8,10 @@ matches the words with the most similar spelling.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from heapq import nlargest
-from itertools import count, islice
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -20,13 +19,16 @@ from dial_client.messages.message import ToolSpec
 from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.normalization import HUMP
 from dial_client.tools.search_query import MAX_QUERY, Term, Vocabulary, find_verbs
-from dial_client.tools.tool_words import ToolWords, find_server_stems, list_words, saturate, weigh_server_word
+from dial_client.tools.tool_words import ToolWords, list_words, saturate, weigh_server_word
 
 # How much the words for the kind of server count in a tool, beside those for what to do.
 _KIND_IN_TOOL = 0.2
 # How much a server counts whose tools together match the words for the kind of server, and those for what to do.
 _KIND_IN_SERVER = 0.55
 _ACTION_IN_SERVER = 0.6
+# How much less each further word of what to do counts: models begin with the action and the thing, and end with
+# circumstances ("for NVIDIA"). The weight of the word at place n is 1 / (1 + n * this).
+_LATER = 0.03
 # The score for a tool whose name has no word that the query lacks: if the kind of server is given as well, and if not.
 # A query of one text may be a sentence, which has words of many names by chance.
 _COVERED, _COVERED_ALONE = 2.0, 1.0
@@ -50,71 +52,28 @@ KeyT = TypeVar("KeyT", int, str)
 _NAME_LIKE = compile_lazily(r"[\w.-]+")
 
 
-class _ServerTools:
-    """The tools of one server, by their words.
-
-    Args:
-        server: The server's name in the configuration.
-        tools: Its tools.
-        first: The number of the first tool; the others follow.
-        previous: What was known of the server; the words of tools that are the same are taken over.
-    """
-
-    def __init__(self, server: str, tools: Sequence[ToolSpec], first: int, previous: _ServerTools | None) -> None:
-        self.server, self.tools = server, tools
-        known = {} if previous is None else {words.tool.name: words for words in previous.by_number.values()}
-        self.by_number: dict[int, ToolWords] = {
-            number: words if (words := known.get(tool.name)) and words.tool == tool else list_words(tool)
-            for number, tool in enumerate(tools, first)
-        }
-        self.postings: dict[str, dict[int, float]] = {}
-        """The tools with each word, and its weights in them."""
-        for number, tool_words in self.by_number.items():
-            for word, weight in tool_words.weights.items():
-                if word in self.postings:
-                    self.postings[word][number] = weight
-                else:
-                    self.postings[word] = {number: weight}
-
-    def weigh(self, word: str) -> float:
-        """Return how much a word that a tool has says what kind of server it is, from 0 to 1."""
-        is_in_name = word in find_server_stems(self.server)
-        weights = [saturate(weight) for weight in self.postings[word].values()]
-        return weigh_server_word(weights, len(self.tools), is_in_name=is_in_name)
-
-
 class SearchIndex:
     """A search index of a catalog's tools; each new catalog needs a new index.
 
     Args:
         tools: The tools to search. If two tools have the same offered name, the second is ignored.
-        previous: An earlier index. What it knows of servers and tools that are the same is taken over.
+        previous: An earlier index. What it knows of tools that are the same objects is taken over.
     """
 
     def __init__(self, tools: Iterable[ToolSpec], previous: SearchIndex | None = None) -> None:
-        by_server: defaultdict[str, dict[str, ToolSpec]] = defaultdict(dict)
-        names: set[str] = set()
+        known = {} if previous is None else previous._by_name  # noqa: SLF001 - of the same class
+        self._by_name: dict[str, ToolWords] = {}
         for tool in tools:
-            if tool.name not in names:
-                names.add(tool.name)
-                by_server[tool.server][tool.name] = tool
-        known = {} if previous is None else previous._servers  # noqa: SLF001 - of the same class
-        numbers: Iterator[int] = count() if previous is None else previous._numbers  # noqa: SLF001
-        self._servers: dict[str, _ServerTools] = {}
-        for server, of_server in sorted(by_server.items()):
-            same, listed = known.get(server), tuple(of_server.values())
-            if same is None or same.tools != listed:
-                first = next(islice(numbers, len(listed) - 1, None)) - len(listed) + 1
-                same = _ServerTools(server, listed, first, same)
-            self._servers[server] = same
-        self._numbers: Iterator[int] = numbers
-        self._tools: dict[int, ToolWords] = {}
-        self._by_word: defaultdict[str, list[_ServerTools]] = defaultdict(list)
-        for of_one in self._servers.values():
-            self._tools |= of_one.by_number
-            for word in of_one.postings:
-                self._by_word[word].append(of_one)
-        # What searches have asked for so far.
+            if tool.name not in self._by_name:
+                words = known.get(tool.name)
+                self._by_name[tool.name] = words if words is not None and words.tool is tool else list_words(tool)
+        # From here on a tool is its number in this list.
+        self._tools = tuple(self._by_name.values())
+        self._by_word: defaultdict[str, list[int]] = defaultdict(list)
+        for number, words in enumerate(self._tools):
+            for word in words.weights:
+                self._by_word[word].append(number)
+        # What is kept of the words that searches have asked for so far.
         self._postings: dict[str, Mapping[int, float]] = {}
         self._server_postings: dict[str, Mapping[str, float]] = {}
         self._vocabulary = Vocabulary(self._by_word.keys())
@@ -123,10 +82,15 @@ class SearchIndex:
     def _named(self) -> Mapping[str, Sequence[int]]:
         """The tools by their offered and their own names."""
         named: defaultdict[str, list[int]] = defaultdict(list)
-        for number, words in self._tools.items():
+        for number, words in enumerate(self._tools):
             for name in {words.tool.name.casefold(), words.tool.tool.casefold()} - {""}:
                 named[name].append(number)
         return named
+
+    @cached_property
+    def _sizes(self) -> Mapping[str, int]:
+        """The number of tools of each server."""
+        return Counter(words.tool.server for words in self._tools)
 
     def search(
         self,
@@ -147,14 +111,16 @@ class SearchIndex:
             uses: How often the tools of some servers were called, by the servers' and their own names.
         """
         terms, kind = self._vocabulary.find_terms(query), self._vocabulary.find_terms(server)
-        scores = self._score_words([(term, 1.0) for term in terms] + [(term, _KIND_IN_TOOL) for term in kind])
+        action = [(term, 1 / (1 + _LATER * place)) for place, term in enumerate(terms)]
+        scores = self._score_words([*action, *((term, _KIND_IN_TOOL) for term in kind)])
         scores = _take_best(scores, _MAX_RANKED)
-        in_servers = [(term, _ACTION_IN_SERVER) for term in terms] + [(term, _KIND_IN_SERVER) for term in kind]
+        in_servers = [(term, _ACTION_IN_SERVER * factor) for term, factor in action]
+        in_servers += [(term, _KIND_IN_SERVER) for term in kind]
         self._score_servers(scores, in_servers)
         named = self._find_named(query[:MAX_QUERY])
         if only is not None:
-            of_one = self._servers[only].by_number.keys() if only in self._servers else frozenset[int]()
-            scores, named = {number: scores[number] for number in scores.keys() & of_one}, named & of_one
+            scores = {number: score for number, score in scores.items() if self._tools[number].tool.server == only}
+            named = {number for number in named if self._tools[number].tool.server == only}
         scores = _take_best(scores, max(limit, _MAX_COMPARED))
         self._score_names(scores, [*terms, *kind], _COVERED if kind else _COVERED_ALONE)
         self._lower_opposites(scores, find_verbs(terms))
@@ -199,22 +165,25 @@ class SearchIndex:
         )
 
     def _find_postings(self, word: str) -> Mapping[int, float]:
-        """Return the tools with a word, and its saturated weights in them."""
+        """Return the tools with a word, and its weights in them."""
         if (known := self._postings.get(word)) is None:
-            if (servers := self._by_word.get(word)) is None:
+            if (numbers := self._by_word.get(word)) is None:
                 return {}
-            postings = (server.postings[word] for server in servers)
-            known = self._postings[word] = {
-                number: saturate(weight) for of_server in postings for number, weight in of_server.items()
-            }
+            tools = self._tools
+            known = self._postings[word] = {number: saturate(tools[number].weights[word]) for number in numbers}
         return known
 
     def _find_servers(self, word: str) -> Mapping[str, float]:
-        """Return the servers with a word, and how much it says of them."""
+        """Return the servers with a word, and how much it says what kind of server each is."""
         if (known := self._server_postings.get(word)) is None:
-            if (servers := self._by_word.get(word)) is None:
-                return {}
-            known = self._server_postings[word] = {server.server: server.weigh(word) for server in servers}
+            sums: defaultdict[str, float] = defaultdict(float)
+            for number, weight in self._find_postings(word).items():
+                sums[self._tools[number].tool.server] += weight
+            known = {
+                server: weigh_server_word(word, server, total, self._sizes[server]) for server, total in sums.items()
+            }
+            if word in self._by_word:
+                self._server_postings[word] = known
         return known
 
     def _score_servers(self, scores: dict[int, float], terms: Iterable[tuple[Term, float]]) -> None:
@@ -222,7 +191,7 @@ class SearchIndex:
         servers: defaultdict[str, float] = defaultdict(float)
         for term, factor in terms:
             best = _merge_best((self._find_servers(word), part) for word, part in term.items())
-            idf = factor * _compute_idf(len(self._servers), len(best))
+            idf = factor * _compute_idf(len(self._sizes), len(best))
             for server, value in best.items():
                 servers[server] += idf * value
         for number in scores:

@@ -5,7 +5,7 @@ Servers write the names, descriptions and schemas, so each text is read only up 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -55,8 +55,8 @@ _SATURATION = 4.5
 _MAX_STEMS = 20_000
 
 _SENTENCE = compile_lazily(r"[.!?](?=\s)|[\u3002\n]")
-_BY_NAME = ("properties", "$defs")
-_INNER = dict.fromkeys((*_BY_NAME, "items", "anyOf", "oneOf", "allOf")).keys()
+_BY_NAME = frozenset({"properties", "$defs"})
+_INNER = dict.fromkeys(("properties", "$defs", "items", "anyOf", "oneOf", "allOf")).keys()
 
 
 class _Stems(dict[str, str]):
@@ -121,30 +121,26 @@ def list_words(tool: ToolSpec) -> ToolWords:
             for stem in some:
                 weights[stem] = known(stem, 0.0) + each
     weights.pop("", None)
-    of_name = tuple(dict.fromkeys(name))
+    of_name = dict.fromkeys(name)
     verbs = read_verbs()
     return ToolWords(
         tool,
         weights,
-        tuple([stem for stem in of_name if stem not in server]) or of_name,
+        tuple([stem for stem in of_name if stem not in server] or of_name),
         next((verbs[stem] for stem in of_name if stem in verbs), None),
     )
 
 
-def find_server_stems(server: str) -> Collection[str]:
-    """Return the stems of a server's name."""
-    return _NAME_STEMS[server]
-
-
-def weigh_server_word(weights: Collection[float], tools: int, *, is_in_name: bool) -> float:
-    """Return the saturated weight of a word among those that say what kind of server it is.
+def weigh_server_word(word: str, server: str, total: float, tools: int) -> float:
+    """Return how much a word says what kind of server it is, from 0 to 1.
 
     Args:
-        weights: The saturated weight of the word in each tool that has it.
-        tools: The number of all tools of the server.
-        is_in_name: Whether the word is in the server's name.
+        word: The stem of the word.
+        server: The server's name.
+        total: The sum of the saturated weights of the word in its tools.
+        tools: The number of all its tools.
     """
-    return saturate(sum(weights) * _IN_ALL_TOOLS / tools**0.5 + (_IN_SERVER_NAME if is_in_name else 0.0))
+    return saturate(total * _IN_ALL_TOOLS / tools**0.5 + (_IN_SERVER_NAME if word in _NAME_STEMS[server] else 0.0))
 
 
 def saturate(weight: float) -> float:
@@ -158,22 +154,19 @@ def _find_parameter_texts(schema: Any) -> tuple[list[str], list[str]]:
     details: list[Any] = []
     waiting: list[Any] = [dict(schema)] if isinstance(schema, Mapping) else []
     for part in waiting:  # the loop appends to the list
+        if not isinstance(part, dict):
+            continue
         if "description" in part:
             details.append(part["description"])
         if "enum" in part and isinstance(values := part["enum"], list):
             details += values[:MAX_VALUES]
-        if not _INNER.isdisjoint(part) and len(waiting) < MAX_SCHEMAS:
-            if isinstance(properties := part.get("properties"), dict):
-                names += map(str, islice(properties, MAX_SCHEMAS))
-            inner = [inner for inner in _list_inner_schemas(part) if isinstance(inner, dict)]
-            waiting += inner[: MAX_SCHEMAS - len(waiting)]
+        if not _INNER.isdisjoint(part):
+            for key in _INNER:
+                inner, room = part.get(key), MAX_SCHEMAS - len(waiting)
+                if isinstance(inner, list):
+                    waiting += inner[:room]
+                elif isinstance(inner, dict) and room > 0:
+                    if key == "properties":
+                        names += map(str, islice(inner, MAX_SCHEMAS))
+                    waiting += islice(inner.values(), room) if key in _BY_NAME else (inner,)
     return names[:MAX_SCHEMAS], [text for text in details if isinstance(text, str)]
-
-
-def _list_inner_schemas(schema: Mapping[str, Any]) -> Iterator[Any]:
-    for key in _INNER:
-        match schema.get(key):
-            case dict() as inner:
-                yield from inner.values() if key in _BY_NAME else (inner,)
-            case list() as inner:
-                yield from inner

@@ -148,6 +148,12 @@ def test_a_query_that_adds_a_file_does_not_find_a_tool_that_deletes_files_first(
     assert found(offered, "get rid of the file")[0] == "delete_file"
 
 
+def test_the_first_words_of_a_query_count_more_than_the_last() -> None:
+    offered = [spec("plant_a_rose"), spec("feed_the_cat")]
+    assert found(offered, "plant feed rose cat")[0] == "plant_a_rose"
+    assert found(offered, "feed plant cat rose")[0] == "feed_the_cat"
+
+
 def test_the_kind_of_server_decides_between_tools_that_do_the_same() -> None:
     offered = [
         spec("search_papers", "Search by a topic.", server="arxiv"),
