@@ -237,6 +237,7 @@ from dial_client.durable.serialization import RowRefused as RowRefused
 from dial_client.durable.serialization import from_json as serialization_from_json
 from dial_client.durable.serialization import to_json as to_json
 from dial_client.durable.workflows import MAX_RESUMED as MAX_RESUMED
+from dial_client.durable.workflows import NOT_DURABLE as NOT_DURABLE
 from dial_client.durable.workflows import DurableTimings as DurableTimings
 from dial_client.durable.workflows import DurableTurns as DurableTurns
 from dial_client.gateway import suspended_calls as suspended_calls

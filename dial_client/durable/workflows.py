@@ -60,6 +60,8 @@ TURN = "dial_client.turn"
 # The name of the workflow of a turn that has started before (`DurableTurns.start`). Its result is stored in the
 # conversation only.
 STARTED_TURN = "dial_client.begun"
+# The note of a turn that was stopped because its workflow could not be stored.
+NOT_DURABLE = "the turn was stopped, because the database failed when it began: send the message again"
 # How often a process resumes the same turn. A turn that is abandoned again and again is given up, because its row is
 # probably wrong.
 MAX_RESUMED = 5
@@ -258,6 +260,7 @@ class DurableTurns:
         except BaseException as error:
             self._discard(turn_id)
             if turn is not None:
+                turn.recorder.note(NOT_DURABLE)  # the question is stored, and its client may be gone
                 turn.cancel()
                 if isinstance(error, Exception):
                     raise results.to_dial_error(error) from error

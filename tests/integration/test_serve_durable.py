@@ -13,7 +13,7 @@ import anyio
 import httpx2
 import pytest
 
-from tests.inner import INTERRUPTED, DurableTimings, Message, SQLStore, run
+from tests.inner import INTERRUPTED, NOT_DURABLE, DurableTimings, Message, SQLStore, run
 from tests.integration.test_conversation_routes import Maths, chat
 from tests.integration.test_durable import new_enough
 from tests.integration.test_serve_shutdown import ask, no_signals, serving
@@ -99,6 +99,20 @@ async def test_a_failing_database_of_durable_turns_is_an_error_after_a_bounded_w
             failed = await server.json("POST", f"/conversations/{made.id}/chat", 503, json={"text": "Hello?"})
         assert (await server.json("GET", f"/conversations/{made.id}"))["running"] is None
     assert (read["error"]["code"], failed["error"]["code"]) == ("no_database", "no_database")
+
+
+@new_enough
+@pytest.mark.anyio
+async def test_a_question_whose_turn_could_not_be_made_durable_has_a_note_that_says_so(tmp_path: Path) -> None:
+    timings = DurableTimings(recovery_interval=0.1, idle_interval=0.1, database_timeout=0.3)
+    async with serve([{"hang": True}], store=SQLStore(tmp_path / "kept.db"), durable=True, timings=timings) as server:
+        where = await server.conversation()
+        with broken(tmp_path / "kept.db-turns", is_locked=True):
+            await server.json("POST", f"{where}/chat", 503, json={"text": "Hello?"})
+        while (read := await server.json("GET", where))["running"]:  # noqa: ASYNC110 - its end is being stored
+            await anyio.sleep(0.02)
+    assert read["messages"][0]["content"] == "Hello?"
+    assert [turn["notes"] for turn in read["turns"]] == [[NOT_DURABLE]]
 
 
 @contextmanager
