@@ -13,7 +13,7 @@ import anyio.lowlevel
 import pytest
 from mcp.server import MCPServer
 
-from dial_client import Approval, DialClient, Message
+from dial_client import Approval, DialClient, Limits, Message
 from tests.inner import (
     ApprovalContext,
     ApprovalPolicy,
@@ -118,6 +118,48 @@ async def test_a_turn_starts_without_starting_servers_and_offers_their_tools_lat
     ]
     assert read_results(result)[0] == "a"
     assert "server 'slow' is still starting: the turn continues without it" in result.notes
+
+
+async def test_a_search_finds_what_a_server_that_was_added_in_the_same_turn_has() -> None:
+    search = call("search_tools", query="later")
+    model = Model()
+    async with DialClient(model, servers={"a": says("a", "now", "then")}, limits=Limits(max_tools=1)) as dial:
+        added = meanwhile(lambda: dial.add_server("b", says("b", "later")), search)
+        model.replies = [search, added, call("later"), ANSWER]
+        turn = await run(dial)
+    results = read_results(turn)
+    assert results[0].startswith("No tool was found")
+    assert "- later" in results[1]
+    assert results[2] == "b"
+
+
+async def test_a_search_names_a_server_that_still_starts(tmp_path: Path) -> None:
+    slow = raw("WaitsForOthers", "--folder", str(tmp_path), "--count", "2")
+    model = Model()
+    servers = {"a": says("a", "now", "then"), "slow": slow}
+    dial = DialClient(model, servers=servers, limits=Limits(max_tools=1))
+    await dial.open()
+    try:
+        model.replies = [call("search_tools", query="now"), ANSWER]
+        turn = dial.start("Go")
+        await until(lambda: any(tmp_path.iterdir()) and dial.servers["a"].state is ServerState.READY)
+        assert dial.skip_starting() == ("slow",)
+        with anyio.fail_after(LONG):
+            result = await turn.result()
+    finally:
+        await dial.aclose()
+    assert "- now" in read_results(result)[0]
+    assert "These servers are not available: 'slow' (" in read_results(result)[0]
+
+
+async def test_what_a_person_called_is_found_first_in_this_persons_next_conversation() -> None:
+    search = call("search_tools", query="water plants")
+    model = Model()
+    async with DialClient(model, servers={"a": says("a", "a_plants", "b_plants")}, limits=Limits(max_tools=1)) as dial:
+        model.replies = [search, call("b_plants"), ANSWER, search, ANSWER, search, ANSWER]
+        first, again, other = [await dial.run("Go", owner=owner) for owner in ("ada", "ada", "bob")]
+    lines = [read_results(turn)[0].splitlines()[1] for turn in (first, again, other)]
+    assert [line.split(":")[0] for line in lines] == ["- a_plants", "- b_plants", "- a_plants"]
 
 
 async def test_an_added_server_that_does_not_start_has_an_error_and_can_be_restarted(tmp_path: Path) -> None:
