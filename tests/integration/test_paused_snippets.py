@@ -25,7 +25,7 @@ from dial_client import (
     Turn,
 )
 from dial_client.testing import ScriptedProvider
-from tests.inner import AuditEntry, paused_snippet
+from tests.inner import AuditEntry, paused_snippet, sandbox
 from tests.support.snippet_program import SnippetJob
 
 pytest.importorskip("pydantic_monty", reason="the extra 'code' is not installed")
@@ -138,6 +138,19 @@ async def test_a_program_waits_for_a_later_decision_and_goes_on_in_another_clien
     assert world.sent == ["first is 10", "the second"]
     ran = [entry.call for entry in recorder.entries if entry.event == "call" and entry.outcome in ("ok", "tool_error")]
     assert sorted(call for call in ran if "/" in call) == [f"call_1/{n}" for n in range(1, 8)]
+
+
+async def test_a_paused_program_goes_on_also_while_a_worker_is_prepared_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sandbox.Sandbox, "warm", sandbox.Sandbox._prepare_spare)
+    world = World()
+    stored = Turn.from_dict(await pause(world, source="await send(text='a')"))
+    [asked] = stored.pending_approvals
+    async with open_client(world, "Done.") as dial:
+        ended = await dial.resume(stored, {asked.id: "once"})
+    assert answer_of(ended) == "sent"
+    assert world.sent == ["a"]
 
 
 async def test_a_denied_call_is_an_exception_of_the_program_that_goes_on() -> None:

@@ -166,11 +166,14 @@ class CodeTool:
         assert context is not None and context.emit is not None and self._executor is not None
         names, source = self.get_names(), arguments["code"]
         tools = SnippetTools(names, self._find_tool, self._restore)
-        stubs = self._write_all_stubs() or self._write_stubs(source, names)
+        asked, answer = self._paused.pop(context.call_id, (None, None))
+        stubs = ""
+        if asked is None or asked.snippet is None:
+            stubs = self._write_all_stubs() or self._write_stubs(source, names)
+        # Without declarations the worker is a new one: a prepared worker takes no stored state, and types were checked.
         session = await self._sandbox.open_session(stubs, names.__contains__)
         try:
             run = SnippetRun(context.call_id, session, tools, self._executor, context.emit, context.turn)
-            asked, answer = self._paused.pop(context.call_id, (None, None))
             if asked is None or asked.snippet is None:
                 return await run.run(source)
             return await run.resume(restore(asked.snippet, session.version, context.call_id), asked, answer)
