@@ -140,9 +140,7 @@ async def test_a_program_waits_for_a_later_decision_and_goes_on_in_another_clien
     assert sorted(call for call in ran if "/" in call) == [f"call_1/{n}" for n in range(1, 8)]
 
 
-async def test_a_paused_program_goes_on_also_while_a_worker_is_prepared_for_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_paused_program_goes_on_also_while_a_worker_is_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox.Sandbox, "warm", sandbox.Sandbox._prepare_spare)
     world = World()
     stored = Turn.from_dict(await pause(world, source="await send(text='a')"))
