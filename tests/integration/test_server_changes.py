@@ -120,7 +120,7 @@ async def test_a_turn_starts_without_starting_servers_and_offers_their_tools_lat
     assert "server 'slow' is still starting: the turn continues without it" in result.notes
 
 
-async def test_a_search_finds_what_a_server_that_was_added_in_the_same_turn_has() -> None:
+async def test_a_search_finds_the_tools_of_a_server_that_was_added_in_the_same_turn() -> None:
     search = call("search_tools", query="later")
     model = Model()
     async with DialClient(model, servers={"a": says("a", "now", "then")}, limits=Limits(max_tools=1)) as dial:
@@ -152,13 +152,13 @@ async def test_a_search_names_a_server_that_still_starts(tmp_path: Path) -> None
     assert "These servers are not available: 'slow' (" in read_results(result)[0]
 
 
-async def test_what_a_person_called_is_found_first_in_this_persons_next_conversation() -> None:
+async def test_tools_that_a_person_called_are_found_first_in_the_next_conversation_of_that_person() -> None:
     search = call("search_tools", query="water plants")
     model = Model()
     async with DialClient(model, servers={"a": says("a", "a_plants", "b_plants")}, limits=Limits(max_tools=1)) as dial:
         model.replies = [search, call("b_plants"), ANSWER, search, ANSWER, search, ANSWER]
-        first, again, other = [await dial.run("Go", owner=owner) for owner in ("ada", "ada", "bob")]
-    lines = [read_results(turn)[0].splitlines()[1] for turn in (first, again, other)]
+        first, again, bob = [await dial.run("Go", owner=owner) for owner in ("ada", "ada", "bob")]
+    lines = [read_results(turn)[0].splitlines()[1] for turn in (first, again, bob)]
     assert [line.split(":")[0] for line in lines] == ["- a_plants", "- b_plants", "- a_plants"]
 
 
