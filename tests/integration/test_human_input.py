@@ -108,6 +108,8 @@ async def test_a_call_waits_until_it_is_allowed() -> None:
         "id": asked["id"],
         "conversation": where.rpartition("/")[2],
         "turn": turn,
+        "agent": "",
+        "agent_calls": [],
         "call": {"id": "call_1", "name": "write", "arguments": {"what": "a"}},
         "server": "pen",
         "tool": "write",

@@ -19,7 +19,9 @@ export function describeStopReason(reason) {
   return reason === "answered" ? "" : STOP_REASONS[reason] ?? translate("stopped.other", { reason });
 }
 
-const STATUSES = new Set(["analyzing", "selecting", "processing", "correcting", "formulating", "queued", "storing", "using"]);
+const STATUSES = new Set([
+  "analyzing", "selecting", "processing", "correcting", "formulating", "queued", "storing", "using",
+]);
 
 /** Describe a status. A status whose code is not known here keeps the server's text. */
 export function describeStatus({ text, code, tool }) {
