@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -184,6 +185,22 @@ async def test_a_person_has_so_many_turns_at_all_processes_together(*, is_cut: b
     assert is_waiting == (0, 0, 1)
     assert text == "Hello."
     assert [answer.status_code for answer in answers] == [200, 200]
+
+
+@needs_postgres
+async def test_a_turn_gets_the_place_of_a_process_that_was_killed() -> None:
+    async with open_two({"*": OwnerLimits(turns=1)}, Maths()) as (_, second, _, there):
+        assert isinstance(second.store, SQLStore)
+        killed = await asyncpg.connect(str(second.store.where))
+        key = int.from_bytes(hashlib.sha256(b"anna").digest()[:4], signed=True)
+        await killed.execute("SELECT pg_advisory_lock($1, 1)", key)
+        async with there.stream("POST", f"{await create(there)}/chat", json={"text": "Hello?"}) as waiting:
+            events = read_events(waiting)
+            status = await anext(events)
+            killed.terminate()  # it tells nobody
+            with anyio.fail_after(30):
+                text = join_text([event async for event in events])
+    assert (status.data, text) == (QUEUED, "Hello.")
 
 
 @needs_postgres

@@ -27,6 +27,8 @@ log = get_logger(__name__)
 _MAX_NAMES = 10_000
 # Seconds in which requests are collected before the other processes are told.
 _DELAY = 0.05
+# Seconds after which a turn that waits for a place looks for one without having been told of it.
+_PATIENCE = 2.0
 
 
 class RequestRates:
@@ -108,15 +110,20 @@ class SharedPlaces:
         Args:
             owner: The person.
             limit: The most places of this person.
-            on_wait: Called if this has to wait.
+            on_wait: Called once if this has to wait.
         """
+        is_told = False
         while True:
             # From before the attempt on, so that no message is missed.
             freed = self._freed.setdefault(owner, anyio.Event())
             if await self._lock(owner, limit):
                 return
-            on_wait()
-            await freed.wait()
+            if not is_told:
+                on_wait()
+                is_told = True
+            # A process that was killed tells nobody that its locks are gone.
+            with anyio.move_on_after(_PATIENCE):
+                await freed.wait()
 
     async def _lock(self, owner: str, limit: int) -> bool:
         async with self._locking:
