@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from dial_client import DialClient, ToolCallResult
 from tests.inner import sandbox
 
-pytest.importorskip("pydantic_monty", reason="the extra 'code' is not installed")
+MontyCrashedError = pytest.importorskip("pydantic_monty", reason="the extra 'code' is not installed").MontyCrashedError
 pytestmark = pytest.mark.anyio
 
 MARKER = "marker-of-a-hostile-snippet"
@@ -234,6 +235,24 @@ async def test_a_prepared_worker_runs_one_program_with_its_declarations() -> Non
     assert [worker == prepared for worker in workers] == [False, True, False]
     with pytest.raises(sandbox.SnippetError):
         box.prepare()
+
+
+async def test_a_prepared_worker_that_was_killed_is_replaced() -> None:
+    box = sandbox.Sandbox()
+    try:
+        await anyio.to_thread.run_sync(box._prepare_spare, "")
+        assert box._spare is not None
+        prepared = box._spare[1]
+        os.kill(prepared.worker_pid, signal.SIGTERM)
+        with pytest.raises(MontyCrashedError):  # the signal arrives some time later
+            while True:
+                prepared.feed_run("None")
+        session = await box.open_session("", lambda _: False)
+        step = await session.start("1 + 1")
+        session.close()
+    finally:
+        box.close()
+    assert isinstance(step, sandbox.Ended)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system bounds processes from outside on Linux alone")

@@ -207,11 +207,18 @@ class Sandbox:
 
     def _take(self, stubs: str) -> Any:
         """Return the prepared worker for these declarations, or another one."""
+        session = None
         with self._lock:
-            spare = self._spare
-            if spare is not None and spare[0] == stubs:
-                self._spare = None
-                return spare[1]
+            if self._spare is not None and self._spare[0] == stubs:
+                session, self._spare = self._spare[1], None
+        if session is not None:
+            try:
+                session.feed_run("None")  # a millisecond, and a worker that was killed meanwhile ends no snippet
+            except Exception as error:  # noqa: BLE001 - another worker takes its place
+                log.debug("snippet_worker_lost", error=type(error).__name__)
+                session.__exit__(None, None, None)
+            else:
+                return session
         return self._check_out(stubs)
 
     def _check_out(self, stubs: str) -> Any:
