@@ -7,6 +7,7 @@ Creating a factory may start a process, but does not import the SDK: the process
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -117,27 +118,31 @@ class TransportFactory:
             self._process.close()
 
 
+_IMPORT = threading.Lock()
+
+
 def import_sdk() -> None:
     """Import the SDK of MCP, whose 540 pydantic models are then built when each is first used.
 
     Their validators are a third of the time of the import, and a client needs few of them. Models that other threads
     define meanwhile may be built later, too, which changes nothing else.
     """
-    if "mcp" in sys.modules:
-        return
-    from pydantic import BaseModel, TypeAdapter
+    with _IMPORT:  # two threads, of which the second takes the setting of the first for the usual one, would keep it
+        if "mcp" in sys.modules:
+            return
+        from pydantic import BaseModel, TypeAdapter
 
-    # An adapter has its setting from its type, and a union has none: the property is what pydantic asks in its place.
-    is_deferred = vars(TypeAdapter).get("_defer_build")
-    BaseModel.model_config["defer_build"] = True
-    if is_deferred is not None:
-        TypeAdapter._defer_build = True  # type: ignore[assignment, method-assign]  # noqa: SLF001 - no option
-    try:
-        import mcp  # noqa: F401 - the import is the purpose
-    finally:
-        BaseModel.model_config.pop("defer_build", None)
+        # An adapter has its setting from its type, and a union has none: pydantic asks the property in its place.
+        is_deferred = vars(TypeAdapter).get("_defer_build")
+        BaseModel.model_config["defer_build"] = True
         if is_deferred is not None:
-            TypeAdapter._defer_build = is_deferred  # type: ignore[method-assign]  # noqa: SLF001
+            TypeAdapter._defer_build = True  # type: ignore[assignment, method-assign]  # noqa: SLF001 - no option
+        try:
+            import mcp  # noqa: F401 - the import is the purpose
+        finally:
+            BaseModel.model_config.pop("defer_build", None)
+            if is_deferred is not None:
+                TypeAdapter._defer_build = is_deferred  # type: ignore[method-assign]  # noqa: SLF001
 
 
 def list_transports(
