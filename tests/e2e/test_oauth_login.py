@@ -63,6 +63,19 @@ def test_one_of_two_programs_refreshes_their_login(server: Guarded, tmp_path: Pa
     assert server.count_refreshes() == 1
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows opens its own browser, whatever BROWSER says")
+def test_a_login_ends_while_the_program_of_the_browser_still_runs(server: Guarded, tmp_path: Path) -> None:
+    browser, closed = tmp_path / "browser.py", tmp_path / "closed"
+    wait = "import pathlib, time\nwhile not pathlib.Path(sys.argv[2]).exists(): time.sleep(0.05)"
+    browser.write_text(f"{BROWSER}\n{wait}")
+    write_config(tmp_path, {"docs": {"url": server.url}})
+    with started(tmp_path, "servers", "login", "docs", BROWSER=f"{sys.executable} {browser} %s {closed}") as login:
+        code = login.wait(LONG)
+        closed.touch()
+        assert login.stdout is not None
+        assert (code, login.stdout.read()) == (0, "docs: ready, 3 tools\n")
+
+
 def find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -46,7 +46,12 @@ async def respond(
     """Send the lines as a response, and return the calls of `on_close`."""
     ends: list[str] = []
     with anyio.fail_after(30):
-        response = SSEResponse(lines, on_close=lambda: ends.append("ended"), keepalive_interval=keepalive_interval)
+        response = SSEResponse(
+            lines,
+            on_close=lambda: ends.append("ended"),
+            keepalive_interval=keepalive_interval,
+            head_delay=keepalive_interval,
+        )
         await response(SCOPE, client.receive, client.send)
     return ends
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import webbrowser
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import anyio
-from anyio import to_thread
 
 from dial_client.cli.approval.approval_prompt import AnswerKey
 from dial_client.cli.approval.approval_rows import Row, UnwrappedLine, fit_name, fold
@@ -67,20 +67,13 @@ class TerminalLogin:
             if request.reason:
                 print(f"Again: {to_one_line(request.reason, 1000)}.", file=sys.stderr)
             print(f"Open this address in a browser:\n\n{request.url}\n", file=sys.stderr, flush=True)
-        if self._browser and _has_browser():
-            with anyio.move_on_after(_BROWSER_SECONDS):
-                await to_thread.run_sync(webbrowser.open, request.url, abandon_on_cancel=True)
-        state = parse_qs(urlsplit(request.url).query)["state"][0]
         if is_drawn:
             with self._screen.show_panel(_LoginBox(request, BoxFrame(self._screen.theme)).render, QUESTION):
-                return await self._wait_for_answer(state, needs_whole=request.needs_issuer)
-        print("Waiting for the browser;", end=" ", file=sys.stderr, flush=True)
-        try:
-            return await self._wait_for_answer(state, needs_whole=request.needs_issuer)
-        finally:
-            print(file=sys.stderr)
+                return await self._wait_for_answer(request)
+        return await self._wait_for_answer(request)
 
-    async def _wait_for_answer(self, state: str, *, needs_whole: bool) -> str:
+    async def _wait_for_answer(self, request: LoginRequest) -> str:
+        state = parse_qs(urlsplit(request.url).query)["state"][0]
         answers: list[str] = []
         async with anyio.create_task_group() as group:
 
@@ -88,10 +81,20 @@ class TerminalLogin:
                 answers.append(await self._loopback.answer(state))
                 group.cancel_scope.cancel()
 
+            # Before the browser: its program may end only after it has shown the page that the listener sends.
             group.start_soon(wait_for_redirect)
-            if can_ask_user():
-                answers.append(await self._ask_for_redirect(state, needs_whole=needs_whole))
-                group.cancel_scope.cancel()
+            if self._browser and _has_browser():
+                await _open_browser(request.url)
+            if isinstance(self._screen, PlainScreen):
+                print("Waiting for the browser;", end=" ", file=sys.stderr, flush=True)
+            try:
+                if can_ask_user():
+                    answers.append(await self._ask_for_redirect(state, needs_whole=request.needs_issuer))
+                    group.cancel_scope.cancel()
+                await anyio.sleep_forever()
+            finally:
+                if isinstance(self._screen, PlainScreen):
+                    print(file=sys.stderr)
         if not answers[0]:
             raise LoginFailed("no login took place")
         return answers[0]
@@ -189,6 +192,16 @@ async def _find_server(options: Options, name: str) -> ServerSettings:
     if servers[name].url is None:
         raise ConfigError(f"{name!r} is a local program", hint="only servers with a URL have a login")
     return servers[name]
+
+
+async def _open_browser(url: str) -> None:
+    """Open a URL, and wait some seconds for the program that does so: it may use the terminal, or run until the end."""
+    # No thread of anyio: the process would not end before the browser.
+    opening = threading.Thread(target=webbrowser.open, args=(url,), daemon=True)
+    opening.start()
+    with anyio.move_on_after(_BROWSER_SECONDS):
+        while opening.is_alive():  # noqa: ASYNC110 - a thread of anyio that joins this one would not end before it
+            await anyio.sleep(0.05)
 
 
 def _has_browser() -> bool:
