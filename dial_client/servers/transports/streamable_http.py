@@ -254,6 +254,7 @@ class HTTPTransport:
     async def __aenter__(self) -> Any:
         settings, on_failure = self.settings, self.on_failure
         url = settings.url or ""
+        streams: Any
         async with AsyncExitStack() as stack:
             server_auth = None
             # A configured `Authorization` header, or the user's own `httpx2.Auth`, takes the place of a login.
@@ -267,7 +268,13 @@ class HTTPTransport:
                     streamable_http_client(url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
                 )
             else:
-                reporting = ReportingClient(settings, server_auth, on_failure)
+
+                def end(reason: str) -> None:
+                    # The SDK goes on to wait for an answer to the message, for ten seconds at the start.
+                    on_failure(reason)
+                    streams[0].close()
+
+                reporting = ReportingClient(settings, server_auth, end)
                 # The SDK would pass its own headers, timeout and authorization.
                 factory = cast("McpHttpClientFactory", lambda **_: reporting)
                 streams = await stack.enter_async_context(sse_client(url, httpx_client_factory=factory))
