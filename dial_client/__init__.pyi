@@ -4,6 +4,7 @@ from dial_client.client.client_options import ClientOptions as ClientOptions
 from dial_client.client.dial_client import DialClient as DialClient
 from dial_client.conversations.chat_loop import Chat as Chat
 from dial_client.conversations.conversation_manager import ConversationManager as ConversationManager
+from dial_client.conversations.turn_input import ClientResults as ClientResults
 from dial_client.conversations.turn_input import Continuation as Continuation
 from dial_client.conversations.turn_input import EditedMessage as EditedMessage
 from dial_client.conversations.turn_input import Regeneration as Regeneration
@@ -94,6 +95,7 @@ __all__ = [
     "Chat",
     "Citation",
     "ClientOptions",
+    "ClientResults",
     "ConfigError",
     "Context",
     "Continuation",

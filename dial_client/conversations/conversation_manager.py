@@ -49,6 +49,7 @@ from types import MappingProxyType
 from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 from dial_client.conversations import conversation_view, export
+from dial_client.conversations.client_calls import ClientCalls, find_answered_calls, find_client_calls
 from dial_client.conversations.compaction import (
     KEPT_EXCHANGES,
     Compaction,
@@ -94,7 +95,7 @@ from dial_client.messages.errors import (
     RequestRefused,
 )
 from dial_client.messages.events import Event
-from dial_client.messages.message import EntryKind, Message, Role
+from dial_client.messages.message import EntryKind, Message, Role, ToolSpec
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.logs import get_logger
 from dial_client.settings.argument_types import check_members, check_seconds, check_types
@@ -464,6 +465,7 @@ class ConversationManager:
         *,
         stream: bool = True,
         turn_id: str | None = None,
+        client_tools: Sequence[ToolSpec] = (),
         output_type: type[OutputT],
         **keywords: Unpack[TurnKeywords],
     ) -> TurnHandle[OutputT]: ...
@@ -476,6 +478,7 @@ class ConversationManager:
         *,
         stream: bool = True,
         turn_id: str | None = None,
+        client_tools: Sequence[ToolSpec] = (),
         output_type: Any = None,
         **keywords: Unpack[TurnKeywords],
     ) -> TurnHandle[Any]: ...
@@ -487,6 +490,7 @@ class ConversationManager:
         *,
         stream: bool = True,
         turn_id: str | None = None,
+        client_tools: Sequence[ToolSpec] = (),
         output_type: Any = None,
         **keywords: Unpack[TurnKeywords],
     ) -> TurnHandle[Any]:
@@ -498,15 +502,24 @@ class ConversationManager:
         Args:
             conversation_id: The id of the conversation.
             message: The user's text or `Message`; an `EditedMessage` for a new version of an earlier message; a
-                `Regeneration` for a new version of an answer; a `Continuation` for the rest of a cut-off answer.
+                `Regeneration` for a new version of an answer; a `Continuation` for the rest of a cut-off answer;
+                `ClientResults` for the results of the caller's own tools.
             stream: True to ask the model for a streamed reply.
             turn_id: The id of the turn, in printable ASCII and unique among all turns; by default a random id.
+            client_tools: Tools that the caller runs itself, as for `DialClient.start`. Such a call ends the turn; the
+                next turn begins with `ClientResults`.
             output_type: The type of the answer, as for `DialClient.run`.
             keywords: Further keywords of this turn, as for `stream_chat`.
         """
         check_turn_input(message)
         return await self._start(
-            conversation_id, message, keywords, stream=stream, turn_id=turn_id, output_type=output_type
+            conversation_id,
+            message,
+            keywords,
+            stream=stream,
+            turn_id=turn_id,
+            client_tools=client_tools,
+            output_type=output_type,
         )
 
     async def resume(
@@ -516,6 +529,7 @@ class ConversationManager:
         *,
         stream: bool = True,
         turn_id: str | None = None,
+        client_tools: Sequence[ToolSpec] = (),
         output_type: Any = None,
         **keywords: Unpack[TurnKeywords],
     ) -> TurnHandle[Any] | None:
@@ -531,6 +545,7 @@ class ConversationManager:
             decisions: The decisions by the ids in `Conversation.pending_approvals`, as for `DialClient.resume`.
             stream: As for `start`.
             turn_id: As for `start`.
+            client_tools: As for `start`.
             output_type: As for `start`.
             keywords: As for `start`.
         """
@@ -541,6 +556,7 @@ class ConversationManager:
                 keywords,
                 stream=stream,
                 turn_id=turn_id,
+                client_tools=client_tools,
                 decisions=decisions,
                 output_type=output_type,
             )
@@ -566,6 +582,7 @@ class ConversationManager:
         stream: bool,
         stream_events: bool = False,
         turn_id: str | None = None,
+        client_tools: Sequence[ToolSpec] = (),
         decisions: Decisions = MappingProxyType({}),
         output_type: Any = None,
     ) -> TurnHandle[Any]:
@@ -595,6 +612,7 @@ class ConversationManager:
                 (*history, Message.user(CONTINUE)) if isinstance(message, Continuation) else history,
                 stream=stream,
                 stream_events=stream_events,
+                client_tools=client_tools,
                 origin=replace(origin, owner=beginning.owner),
                 observers=(persister, _BackgroundObserver(self._background), slot, *self._observers),
                 background=background,
@@ -624,6 +642,19 @@ class ConversationManager:
         """Return the calls of a conversation that are in the background of this process, also between its turns."""
         background = self._background.get(conversation_id)
         return () if background is None else background.calls
+
+    async def find_client_calls(self, conversation_id: str, *, answered: bool = False) -> ClientCalls | None:
+        """Return the calls of the caller's own tools with which the last turn ended; None if none waits for a result.
+
+        Args:
+            conversation_id: The id of the conversation.
+            answered: True for the calls with whose results the last turn began.
+
+        Raises:
+            ConversationNotFound: The conversation does not exist.
+        """
+        tree = build_tree(await self._read(conversation_id))
+        return find_answered_calls(tree) if answered else find_client_calls(tree)
 
     async def get(self, conversation_id: str) -> Conversation:
         """Return a conversation, with messages that form a valid history (`history`).

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from dial_client.conversations.client_calls import find_client_calls
 from dial_client.conversations.message_tree import MessageTree, StoredMessage, build_entry, build_tree
 from dial_client.conversations.open_work import add_task, find_open_tasks, find_waiting_agents, hold_agents
 from dial_client.messages.message import EntryKind, Failure, Message, Role, ToolCallRequest, ToolCallResult
@@ -25,7 +26,7 @@ from dial_client.tools.task_record import TaskRecord
 # The first line of a summary.
 SUMMARY_HEAD = "[Summary of the conversation so far, in place of its older messages]"
 
-# The result of an unfinished call of a running turn.
+# The result of an unfinished call of a running turn, or of a caller that has not sent it.
 NO_RESULT_YET = "[no result yet: the tool is still at work]"
 
 # The end of text that was still being written when its process was killed.
@@ -187,7 +188,9 @@ def repair_conversation(conversation: Conversation) -> Conversation:
     if conversation.running:
         return replace(conversation, messages=repair_history(conversation.messages, NO_RESULT_YET), unfinished=())
     tree = build_tree(stored)
-    messages = _add_tasks(repair_history((*conversation.messages, *conversation.unfinished)), find_open_tasks(tree))
+    unanswered = INTERRUPTED if find_client_calls(tree) is None else NO_RESULT_YET
+    repaired = repair_history((*conversation.messages, *conversation.unfinished), unanswered)
+    messages = _add_tasks(repaired, find_open_tasks(tree))
     if agents := find_waiting_agents(tree) if conversation.turn else {}:
         messages = hold_agents(messages, messages, agents)
     is_interrupted = conversation.turn and not (ends_with_answer(messages) and not conversation.unfinished)

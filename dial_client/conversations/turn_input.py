@@ -1,4 +1,4 @@
-"""The inputs of a turn in a conversation: a message, an edited message, a regeneration, or a continuation."""
+"""The inputs of a turn in a conversation: a message, an edited one, a regeneration, a continuation, or results."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dial_client.conversations.client_calls import answer_client_calls
 from dial_client.conversations.history import apply_edits, build_branch, find_last_exchange
 from dial_client.conversations.message_tree import build_tree
 from dial_client.messages.errors import ConfigError
@@ -42,7 +43,17 @@ class Continuation:
     """A request to go on: for the rest of the last answer, which was cut off, or with work that a limit stopped."""
 
 
-ConversationInput = str | Message | EditedMessage | Regeneration | Continuation
+@dataclass(frozen=True, slots=True)
+class ClientResults:
+    """The results of the calls of the caller's own tools (`Turn.client_tool_calls`) with which the last turn ended."""
+
+    results: tuple[Message, ...]
+    """For each call a message with ``Role.TOOL`` and the id of the call; a call without one counts as interrupted."""
+    message: Message | None = None
+    """The user's next message, which follows the results; None for none."""
+
+
+ConversationInput = str | Message | EditedMessage | Regeneration | Continuation | ClientResults
 
 
 def check_turn_input(turn_input: Any) -> None:
@@ -53,7 +64,7 @@ def check_turn_input(turn_input: Any) -> None:
     """
     message = turn_input.message if isinstance(turn_input, EditedMessage) else turn_input
     if isinstance(message, str | Message) or (
-        message is turn_input and isinstance(turn_input, Regeneration | Continuation)
+        message is turn_input and isinstance(turn_input, Regeneration | Continuation | ClientResults)
     ):
         return
     hint = ": use Message.from_dict(data)" if isinstance(message, Mapping) else ""
@@ -62,7 +73,7 @@ def check_turn_input(turn_input: Any) -> None:
 
 def build_question(turn_input: ConversationInput | None) -> Message | None:
     """Return the user's message that a turn with this input adds to its conversation; None if there is none."""
-    message = turn_input.message if isinstance(turn_input, EditedMessage) else turn_input
+    message = turn_input.message if isinstance(turn_input, EditedMessage | ClientResults) else turn_input
     if isinstance(message, str):
         return Message.user(message)
     return message if isinstance(message, Message) else None
@@ -78,7 +89,8 @@ def build_first_messages(stored: Conversation, turn_input: ConversationInput) ->
     """Return the messages that a turn with this input stores before the model is asked.
 
     Raises:
-        ConfigError: The message to edit or to answer again does not exist, or there is no answer to continue.
+        ConfigError: The message to edit or to answer again does not exist, there is no answer to continue, or no call
+            waits for a result.
     """
     question = build_question(turn_input)
     added: tuple[Message, ...] = (question,) if question is not None else ()
@@ -106,5 +118,7 @@ def build_first_messages(stored: Conversation, turn_input: ConversationInput) ->
             if not shown or shown[-1].role is not Role.ASSISTANT or shown[-1].tool_calls:
                 raise ConfigError("the conversation does not end with an answer that can be continued")
             return ()
+        case ClientResults(results):
+            return (*answer_client_calls(build_tree(stored), results), *added)
         case _:
-            return added
+            return (*answer_client_calls(build_tree(stored)), *added)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dial_client.durable.serialization import RowRefused
 from dial_client.messages.errors import ConfigError, DialError, StoreUnavailable
-from dial_client.messages.message import Message, Role
+from dial_client.messages.message import Message, Role, ToolSpec
 from dial_client.stores.conversation_store import Conversation
 from dial_client.turns.output_type import build_output_type, to_json_schema
 
@@ -54,12 +55,17 @@ def find_stored_result(stored: Conversation, question: Message) -> DurableResult
     return DurableResult(answer, "")
 
 
-def to_question_row(message: str | Message, output_type: Any) -> str:
-    """Return the row for a user's message and the JSON Schema of its answer's type.
+# The fields of a caller's own tool that a row has.
+_TOOL_FIELDS = ("name", "description", "input_schema", "tool", "original_schema")
+
+
+def to_question_row(message: str | Message, output_type: Any, client_tools: Sequence[ToolSpec] = ()) -> str:
+    """Return the row for a user's message, the JSON Schema of its answer's type, and the caller's own tools.
 
     Args:
         message: The user's message.
         output_type: The type of the answer; None for text.
+        client_tools: The caller's own tools.
 
     Raises:
         ConfigError: `output_type` is an invalid JSON Schema.
@@ -67,27 +73,46 @@ def to_question_row(message: str | Message, output_type: Any) -> str:
     """
     question = Message.user(message) if isinstance(message, str) else message
     schema = {} if output_type is None else {"output_schema": to_json_schema(output_type)}
-    return json.dumps({**question.to_dict(), **schema})
+    tools = [{name: getattr(tool, name) for name in _TOOL_FIELDS} for tool in client_tools]
+    return json.dumps({**question.to_dict(), **schema, **({"client_tools": tools} if tools else {})})
 
 
-def read_question_row(row: Any) -> tuple[Message, Any]:
-    """Return the user's message and the JSON Schema of its answer, which is None for text.
+def read_question_row(row: Any) -> tuple[Message, Any, tuple[ToolSpec, ...]]:
+    """Return the user's message, the JSON Schema of its answer, which is None for text, and the caller's own tools.
 
     The message is empty if only the conversation has it.
 
     Raises:
-        RowRefused: The row is not the JSON of a user's message, or the schema is invalid.
+        RowRefused: The row is not the JSON of a user's message, or the schema or a tool is invalid.
     """
     try:
         data = json.loads(row or '{"role": "user", "content": ""}')
         message, schema = Message.from_dict(data), data.get("output_schema")
+        tools = tuple(_read_tool(tool) for tool in data.get("client_tools", ()))
         if schema is not None:
             build_output_type(schema)
     except (TypeError, ValueError, AttributeError, RecursionError, ConfigError) as error:
         raise RowRefused("the database contains a question that cannot be read") from error
     if message != Message(Role.USER, message.content, taint=message.taint):
         raise RowRefused("the database contains a question that is not a user's message")
-    return message, schema
+    return message, schema, tools
+
+
+def _read_tool(tool: Any) -> ToolSpec:
+    """Read a tool of a row.
+
+    Raises:
+        TypeError: A field is missing, or has another type.
+    """
+    texts, schemas = ("name", "description", "tool"), ("input_schema", "original_schema")
+    if (
+        not isinstance(tool, dict)
+        or tool.keys() != set(_TOOL_FIELDS)
+        or not all(isinstance(tool[name], str) for name in texts)
+        or not all(isinstance(tool[name], dict) for name in schemas)
+    ):
+        raise TypeError("a tool has another form")
+    return ToolSpec(**tool)
 
 
 def to_dial_error(error: Exception) -> DialError:

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import asdict, dataclass, replace
@@ -40,7 +40,7 @@ from dial_client.durable.results import (
 )
 from dial_client.durable.serialization import RowRefused, build_json_serializer
 from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError, StoreUnavailable
-from dial_client.messages.message import Message
+from dial_client.messages.message import Message, ToolSpec
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.logs import get_logger
 from dial_client.stores.conversation_store import Conversation, ConversationStore
@@ -227,14 +227,20 @@ class DurableTurns:
         return turn_id
 
     async def start(
-        self, conversation_id: str, message: ConversationInput, *, stream: bool = True, output_type: Any = None
+        self,
+        conversation_id: str,
+        message: ConversationInput,
+        *,
+        stream: bool = True,
+        client_tools: Sequence[ToolSpec] = (),
+        output_type: Any = None,
     ) -> TurnHandle:
         """Send a message in a conversation, and return the turn that answers it, which runs in this process.
 
         The turn is durable when this returns: it is answered even if the process is killed. Another process then
         resumes it with another attempt id (`Conversation.turn`). The answer is stored in the conversation, and `result`
-        does not return it. Arguments are those of `ConversationManager.start`; the JSON Schema of `output_type` is
-        stored, so that it applies in every process.
+        does not return it. Arguments are those of `ConversationManager.start`; the JSON Schema of `output_type` and
+        `client_tools` are stored, so that they apply in every process.
 
         Raises:
             ConversationNotFound: The conversation does not exist.
@@ -244,13 +250,19 @@ class DurableTurns:
         from dbos import DBOS, SetWorkflowID
 
         # The row needs no question: the conversation has it.
-        row = results.to_question_row("", output_type) if output_type is not None else ""
+        has_row = output_type is not None or client_tools
+        row = results.to_question_row("", output_type, client_tools) if has_row else ""
         turn_id = build_turn_id(conversation_id)
         self._turn_ids.add(turn_id)
         turn: TurnHandle | None = None
         try:
             turn = await self.manager.start(
-                conversation_id, message, stream=stream, turn_id=create_attempt_id(turn_id), output_type=output_type
+                conversation_id,
+                message,
+                stream=stream,
+                turn_id=create_attempt_id(turn_id),
+                client_tools=client_tools,
+                output_type=output_type,
             )
             self._started[turn_id] = turn
             with anyio.fail_after(self._timings.database_timeout), SetWorkflowID(turn_id):
@@ -402,7 +414,7 @@ class DurableTurns:
         status = await DBOS.get_workflow_status_async(turn_id)
         if status is None or status.executor_id != self._executor_id:
             raise DialError("another process has taken over the turn")
-        message, output_type = results.read_question_row(row)
+        message, output_type, _ = results.read_question_row(row)
         self._on_started(
             await self.manager.start(
                 conversation_id, message, turn_id=create_attempt_id(turn_id), output_type=output_type
@@ -421,7 +433,7 @@ class DurableTurns:
             try:
                 turn = await self._attach(turn_id, conversation_id, row)
                 if turn is None:
-                    question, _ = results.read_question_row(row)
+                    question, _, _ = results.read_question_row(row)
                     result = results.find_stored_result(await self.manager.get(conversation_id), question)
                 else:
                     ended = await turn.result()
@@ -456,9 +468,12 @@ class DurableTurns:
                     return None
                 if not is_running:
                     await self._abandon_if_stopping(turn_id)
-                    _, output_type = results.read_question_row(row)
+                    _, output_type, client_tools = results.read_question_row(row)
                     turn = await self.manager.resume(
-                        conversation_id, turn_id=create_attempt_id(turn_id), output_type=output_type
+                        conversation_id,
+                        turn_id=create_attempt_id(turn_id),
+                        client_tools=client_tools,
+                        output_type=output_type,
                     )
                     if turn is not None:
                         self._on_started(turn)

@@ -10,6 +10,7 @@ import anyio
 from starlette.types import Receive, Scope, Send
 
 from dial_client.messages.events import Event, ServerChanged, StatusChanged
+from dial_client.messages.message import Role
 from dial_client.serve.http_messages import parse_number
 from dial_client.sinks import sse_encoder
 from dial_client.sinks.stream_forms import StreamForm
@@ -145,7 +146,9 @@ async def read_for_front_end(
         after: Events up to this position were read already.
     """
     failure: Exception | None = None
-    encoder = form.build_encoder(turn.id, turn.conversation_id)
+    question = turn.recorder.question
+    continues = bool(question) and question[-1].role is Role.TOOL
+    encoder = form.build_encoder(turn.id, turn.conversation_id, continues=continues)
     is_silent, begin = form.resumes > 0, "" if after else encoder.begin()
     try:
         async with aclosing(turn.log.events()) as events:

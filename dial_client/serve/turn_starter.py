@@ -12,7 +12,7 @@ from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.turn_input import ConversationInput
 from dial_client.durable import DurableTurns
 from dial_client.messages.events import StatusChanged
-from dial_client.messages.message import Content, Message
+from dial_client.messages.message import Content, Message, ToolSpec
 from dial_client.serve.model_api.message_parts import to_text_parts
 from dial_client.serve.people.owner_limits import check_model, has_model_limit
 from dial_client.serve.security import find_person, select_owned
@@ -49,6 +49,7 @@ class TurnStarter:
         *,
         stream: bool = True,
         notes: Sequence[str] = (),
+        client_tools: Sequence[ToolSpec] = (),
     ) -> TurnHandle:
         """Start a turn in a conversation of the person of a request.
 
@@ -58,7 +59,8 @@ class TurnStarter:
         """
         await self.check_model(request, conversation_id)
         with self.turns.reserve(find_person(request).name):
-            turn = await select_owned(self.runner, request).start(conversation_id, turn_input, stream=stream)
+            runner = select_owned(self.runner, request)
+            turn = await runner.start(conversation_id, turn_input, stream=stream, client_tools=client_tools)
             self.turns.add(turn)
         if self.titles is not None:
             self.titles.watch(self.manager, turn)

@@ -1,6 +1,7 @@
 """A turn as the events of AG-UI 1.0, as its `HttpAgent` reads them.
 
-A run that waits for a person ends with the outcome ``interrupt``; the run that answers goes on with the turn. Agents
+A run that waits for a person ends with the outcome ``interrupt``; the run that answers goes on with the turn. A run
+that calls tools of the front end ends with these calls; the run that has their results is a turn of its own. Agents
 are subagents from their first call on, and their calls carry the id of their run. What the protocol has no event for is
 in ``CUSTOM`` events with the names of `messages.events`: ``status``, ``server``, ``tool_progress``, ``app``,
 ``output``, ``media``, ``citations``, ``late_result``.
@@ -9,6 +10,7 @@ in ``CUSTOM`` events with the names of `messages.events`: ``status``, ``server``
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from dial_client.messages.errors import LimitReached, ProviderError
@@ -69,9 +71,11 @@ class AgUiEncoder:
         turn: The id of the turn.
         thread: The id of the thread, and `run` that of the run, as the front end knows them.
         run: The id of the run.
+        names: The front end's names of its tools, by the names that the model gets, for those that differ.
     """
 
-    def __init__(self, turn: str, thread: str, run: str) -> None:
+    def __init__(self, turn: str, thread: str, run: str, names: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._names = names
         self.frames = TurnFrames(turn, pauses_for_questions=True)
         self._ids = {"threadId": thread, "runId": run}
         self._step = ""
@@ -214,8 +218,16 @@ class AgUiEncoder:
         return {"id": waiting.id, "message": message, **what, "metadata": {"dial": dict(about)}}
 
     def _to_finish(self, turn: Turn) -> Iterator[AgUiEvent]:
+        calls = self.frames.list_client_calls(turn)
+        for id_, call in calls:
+            ids, arguments = {"toolCallId": id_}, call.unreadable or to_json(call.arguments)
+            yield {"type": "TOOL_CALL_START", **ids, "toolCallName": self._names.get(call.name, call.name)}
+            yield {"type": "TOOL_CALL_ARGS", **ids, "delta": arguments}
+            yield {"type": "TOOL_CALL_END", **ids}
         yield from self._end_step()
         outcome = _outcome("cancelled" if turn.stop_reason is StopReason.CANCELLED else "success")
+        if calls:
+            outcome["pendingToolCallIds"] = [id_ for id_, _ in calls]
         usage = {"usage": [_to_usage(turn.usage)]}
         yield {"type": "RUN_FINISHED", **self._ids, "outcome": outcome, "result": describe_turn(turn), **usage}
 

@@ -1,6 +1,7 @@
 """A turn as the UI message stream of Vercel's AI SDK (data stream protocol v1), as `useChat` reads it.
 
-Calls are dynamic tools that the provider executes: the front end must not run them. Those of agents and of programs
+Calls are dynamic tools that the provider executes: the front end must not run them. Those of its own tools, with which
+a turn ends, are neither; the turn that has their results goes on in the same message. Those of agents and of programs
 of the model are parts as well, whose metadata name the call that makes them. What the protocol has no part for
 is in data parts: ``data-status``, ``data-server`` and ``data-tool-progress``, which no message keeps; ``data-app``,
 ``data-output`` (a typed answer so far), ``data-late-result`` (of a call in the background),
@@ -11,6 +12,7 @@ The metadata of the message are those of the turn.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from dial_client.messages.errors import LimitReached
@@ -60,9 +62,19 @@ class AiSdkEncoder:
     Args:
         turn: The id of the turn, which is also that of the message.
         metadata: Metadata of the message, besides those of the turn.
+        names: The front end's names of its tools, by the names that the model gets, for those that differ.
+        continues: Whether the turn goes on in the front end's last message.
     """
 
-    def __init__(self, turn: str, metadata: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        turn: str,
+        metadata: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] = MappingProxyType({}),
+        *,
+        continues: bool = False,
+    ) -> None:
+        self._names, self._continues = names, continues
         self.frames = TurnFrames(turn)
         self._metadata = dict(metadata or {})
         self._has_step = False
@@ -73,7 +85,8 @@ class AiSdkEncoder:
         """Return the start of the message."""
         self._has_step = False
         metadata = {"messageMetadata": self._metadata} if self._metadata else {}
-        return encode_data({"type": "start", "messageId": self.frames.turn, **metadata})
+        message = {} if self._continues else {"messageId": self.frames.turn}
+        return encode_data({"type": "start", **message, **metadata})
 
     def encode(self, event: Event, position: int = 0) -> str:
         """Return the chunks of an event."""
@@ -199,6 +212,13 @@ class AiSdkEncoder:
                 return
 
     def _to_finish(self, turn: Turn) -> Iterator[Chunk]:
+        for id_, call in self.frames.list_client_calls(turn):
+            chunk = {"toolCallId": id_, "toolName": self._names.get(call.name, call.name)}
+            if call.unreadable:
+                text = "the arguments of the call are not a JSON object"
+                yield {"type": "tool-input-error", **chunk, "input": call.unreadable, "errorText": text}
+            else:
+                yield {"type": "tool-input-available", **chunk, "input": call.arguments}
         yield from self._end_step()
         metadata = describe_turn(turn) | self._metadata
         if turn.stop_reason is StopReason.CANCELLED:

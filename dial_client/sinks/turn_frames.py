@@ -6,7 +6,7 @@ goes on. A stream that goes on is built from all events of the turn again, so th
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -25,6 +25,9 @@ from dial_client.messages.events import (
     ToolCallProgress,
     ToolCallStarted,
 )
+from dial_client.messages.limits import StopReason
+from dial_client.messages.message import ToolCallRequest
+from dial_client.messages.turn_result import Turn
 from dial_client.sinks.sse_encoder import to_json
 
 # The kind of a request that has a call, see `InputRequested`.
@@ -113,6 +116,11 @@ def parse_request_id(id_: str) -> tuple[str, int]:
     return (request, int(position)) if request and position.isascii() and position.isdigit() else (id_, 0)
 
 
+def build_call_id(turn: str, depth: int, call: str) -> str:
+    """Return the id under which a call of the model is shown, given its turn and the number of rounds before it."""
+    return f"{turn}-{depth}-{call}"
+
+
 class TurnFrames:
     """Follows what is open in a turn.
 
@@ -155,8 +163,13 @@ class TurnFrames:
         """Return the id under which a call is shown, which no other call of the conversation has; empty if unknown."""
         return self.calls[path].id if path in self.calls else ""
 
+    def list_client_calls(self, turn: Turn) -> Sequence[tuple[str, ToolCallRequest]]:
+        """Return the calls of the front end's own tools with which a turn ends, each with the id of `build_call_id`."""
+        calls = turn.client_tool_calls if turn.stop_reason is StopReason.CLIENT_TOOL_CALLS else ()
+        return [(build_call_id(self.turn, self.depth, call.id), call) for call in calls]
+
     def _begin_call(self, path: CallPath, parent: CallPath, agent: str) -> None:
-        id_ = f"{self.turn}-{self.depth}-{path[-1]}"
+        id_ = build_call_id(self.turn, self.depth, path[-1])
         if len(path) > 1:  # the rounds of agents are not counted, so that their calls are
             self._inner_calls += 1
             id_ = f"{self.turn}-{self.depth}.{self._inner_calls}-{path[-1]}"

@@ -427,8 +427,7 @@ class TurnRun:
         """
         if self._turn.recorder.is_waiting:
             return Reply(Message.assistant(""), StopReason.AWAITING_APPROVAL)
-        called = next((message for message in reversed(context.messages) if message.tool_calls), None)
-        if context.depth and called and any(call.name in self._client_tool_names for call in called.tool_calls):
+        if context.depth and self._waits_for_caller(context):
             return Reply(Message.assistant(""), StopReason.CLIENT_TOOL_CALLS)
         while True:
             if context.depth and (limit := self._find_limit()):
@@ -450,6 +449,19 @@ class TurnRun:
             if corrected is None:
                 return await self._answer.give_up(reply)
             context = corrected
+
+    def _waits_for_caller(self, context: ConversationContext) -> bool:
+        """Return whether a call of a client-side tool in the last round has no result.
+
+        In a turn that is resumed it has one, which says that the call was interrupted.
+        """
+        results: set[str | None] = set()
+        for message in reversed(context.messages):
+            if message.tool_calls:
+                calls = (call for call in message.tool_calls if call.name in self._client_tool_names)
+                return any(call.id not in results for call in calls)
+            results.add(message.tool_call_id)
+        return False
 
     def _lacks_required_call(self, reply: Reply) -> bool:
         is_required = self._services.settings.tool_choice == ToolChoice.REQUIRED and bool(self._client_tool_names)

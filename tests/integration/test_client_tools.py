@@ -10,7 +10,7 @@ import anyio
 import pytest
 from mcp.server import MCPServer
 
-from dial_client import DialClient, Limits, Message, ModelSettings, StopReason, ToolSpec, Turn
+from dial_client import DialClient, Limits, Message, ModelSettings, StopReason, ToolCallRequest, ToolSpec, Turn
 from dial_client.testing import ScriptedProvider
 from tests.inner import Role, repair_history
 
@@ -137,3 +137,11 @@ async def test_the_tokens_of_each_reply_can_be_limited() -> None:
         await dial.start(HI, stream_events=False, settings=ModelSettings(max_tokens=9)).result()
         await dial.start(HI, stream_events=False).result()
     assert [request.settings.max_tokens for request in model.requests] == [9, 9, None, None]
+
+
+async def test_a_resumed_turn_goes_on_after_an_interrupted_client_tool_call() -> None:
+    call = Message.assistant("", [ToolCallRequest("one", "mine", {"a": 1})])
+    history = [*HI, call, Message(Role.TOOL, "[may have run]", tool_call_id="one", name="mine", is_error=True)]
+    async with opened(ScriptedProvider(["I ask again later."])) as dial:
+        turn = await dial.start(history, stream_events=False, client_tools=[MINE], decisions={}).result()
+    assert (turn.stop_reason, turn.text) == (StopReason.ANSWERED, "I ask again later.")

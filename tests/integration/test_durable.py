@@ -20,7 +20,16 @@ import pytest
 from anyio import to_thread
 
 import dial_client
-from dial_client import Conversation, ConversationManager, DialClient, Limits, Message, SQLStore
+from dial_client import (
+    ClientResults,
+    Conversation,
+    ConversationManager,
+    DialClient,
+    Limits,
+    Message,
+    SQLStore,
+    ToolSpec,
+)
 from dial_client.testing import ScriptedProvider
 from tests.inner import (
     INTERRUPTED,
@@ -474,6 +483,23 @@ async def test_a_resumed_turn_keeps_the_schema_of_its_typed_answer(tmp_path: Pat
         await wait_for_request(manager, conversations[1].id)
     async with durable(tmp_path, "Four.", '{"result": [4]}') as (manager, turns):
         assert (await turns.result(turn_id)).text == "[4]"
+
+
+@new_enough
+async def test_a_resumed_turn_keeps_the_tools_of_its_caller(tmp_path: Path) -> None:
+    mine = ToolSpec("mine", "Mine.", {"type": "object"}, tool="mine")
+    ask = {"tool_calls": [{"name": "mine", "arguments": {}, "id": "one"}]}
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        (await turns.start(conversation.id, "Do it.", client_tools=[mine])).abandon()
+    async with durable(tmp_path, ask, "Done.") as (manager, turns):
+        with anyio.fail_after(LONG):
+            while (waiting := await manager.find_client_calls(conversation.id)) is None:  # noqa: ASYNC110
+                await anyio.sleep(0.02)
+        results = [Message(Role.TOOL, "It is.", tool_call_id=call.id) for call in waiting.calls]
+        turn = await turns.start(conversation.id, ClientResults(tuple(results)), client_tools=[mine])
+        assert (await turn.result()).text == "Done."
+        assert await read_texts(manager, conversation.id) == ["Do it.", "", "It is.", "Done."]
 
 
 @new_enough

@@ -339,6 +339,12 @@ def test_a_row_with_an_invalid_schema_is_refused(schema: str) -> None:
         read_question_row(row)
 
 
+@pytest.mark.parametrize("tools", ["5", "[5]", '[{"name": "mine"}]', '{"mine": {}}'])
+def test_a_row_with_invalid_tools_is_refused(tools: str) -> None:
+    with pytest.raises(RowRefused, match="cannot be read"):
+        read_question_row(f'{{"role": "user", "content": "Hi", "client_tools": {tools}}}')
+
+
 @pytest.mark.parametrize("row", ["[]", "{", '{"output_schema": {}}'])
 def test_a_row_that_is_no_message_is_refused(row: str) -> None:
     with pytest.raises(RowRefused, match="cannot be read"):

@@ -336,12 +336,15 @@ async def test_the_programs_of_the_documentation_for_ag_ui_run() -> None:
     pen = Pen()
     page = (Path(__file__).parents[2] / "docs" / "front-ends.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```ts\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    async with serve([WRITE, "Done."], {"pen": pen.server}) as service:
+    paint = {"tool_calls": [{"name": "paint", "arguments": {"colour": "red"}}]}
+    async with serve([WRITE, "Done.", paint, "Red."], {"pen": pen.server}) as service:
         program = "\n".join(blocks).replace("http://127.0.0.1:8000", service.url).replace("${TOKEN}", TOKEN)
         program += "\nconsole.log(JSON.stringify(agent.messages));"
         messages = await anyio.to_thread.run_sync(partial(run_node, program, folder=NPM))
-    assert len(blocks) == 2 and pen.written == ["a"]
-    assert messages[-1]["content"] == "Done."
+    assert len(blocks) == 3 and pen.written == ["a"]
+    texts = [(message["role"], message.get("content")) for message in messages]
+    assert [text for role, text in texts if role == "assistant" and text] == ["Done.", "Red."]
+    assert ("tool", "painted") in texts
 
 
 async def test_a_question_of_a_server_is_an_interrupt_with_its_schema() -> None:
@@ -355,12 +358,10 @@ async def test_a_question_of_a_server_is_an_interrupt_with_its_schema() -> None:
     assert "accept: 7" in str(agent["messages"]) and agent["failures"] == []
 
 
-async def test_a_run_says_that_the_model_does_not_get_the_tools_and_the_state_of_its_front_end() -> None:
+async def test_a_run_says_that_the_model_does_not_get_the_state_of_its_front_end() -> None:
     async with serve(["Hello."]) as service:
-        parameters = {"tools": [{"name": "paint", "description": "Paints."}], "context": []}
-        agent = await run_ag_ui(service.url, TOKEN, [GO], parameters=parameters, state={"colour": "red"})
+        agent = await run_ag_ui(service.url, TOKEN, [GO], parameters={"context": []}, state={"colour": "red"})
     statuses = [event["value"]["text"] for event in agent["events"] if event.get("name") == "status"]
-    assert "The model does not get the tools of the front end: paint" in statuses
     assert "The model does not get the state of the front end" in statuses
     assert (agent["failures"], agent["messages"][-1]["content"]) == ([], "Hello.")
 

@@ -20,8 +20,10 @@ needs_front_ends = pytest.mark.skipif(
 _AI_SDK = """
 import { readFileSync } from "node:fs";
 const given = JSON.parse(readFileSync(0, "utf-8"));
-const { AbstractChat, DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses } =
-  await import(given.package);
+const {
+  AbstractChat, DefaultChatTransport,
+  lastAssistantMessageIsCompleteWithApprovalResponses, lastAssistantMessageIsCompleteWithToolCalls,
+} = await import(given.package);
 class State {
   status = "ready"; error = undefined; messages = given.messages ?? [];
   pushMessage = (message) => { this.messages = [...this.messages, message]; };
@@ -31,7 +33,7 @@ class State {
 }
 class Chat extends AbstractChat { constructor(init) { super({ ...init, state: new State() }); } }
 let settle;
-const data = [], responses = [];
+const data = [], responses = [], called = [];
 const chat = new Chat({
   id: given.chat,
   transport: new DefaultChatTransport({
@@ -44,7 +46,15 @@ const chat = new Chat({
       return response;
     },
   }),
-  sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
+  sendAutomaticallyWhen: (chat) =>
+    lastAssistantMessageIsCompleteWithApprovalResponses(chat) || lastAssistantMessageIsCompleteWithToolCalls(chat),
+  onToolCall: ({ toolCall }) => {
+    called.push(toolCall);
+    if (given.runs?.[toolCall.toolName])
+      chat.addToolOutput({
+        tool: toolCall.toolName, toolCallId: toolCall.toolCallId, ...given.runs[toolCall.toolName],
+      });
+  },
   onData: (part) => { data.push(part); if (given.stopAt === part.type) chat.stop(); },
   onFinish: () => settle?.(),
   onError: () => settle?.(),
@@ -54,19 +64,27 @@ const run = async (begin) => {
   await begin();
   await ended;
 };
+const open = () =>
+  chat.messages.at(-1).parts.filter((part) => part.state === "input-available" && !part.providerExecuted);
 const requested = () => chat.messages.at(-1).parts.filter((part) => part.state === "approval-requested");
 for (const step of given.steps) {
   if (step.send) await run(() => chat.sendMessage({ text: step.send, files: step.files }));
   if (step.edit) await run(() => chat.sendMessage({ text: step.edit, messageId: chat.messages[step.at].id }));
   if (step.regenerate) await run(() => chat.regenerate());
   if (step.resume) await chat.resumeStream();
+  if (step.outputs) await run(async () => {
+    for (const [at, part] of open().entries())
+      await chat.addToolOutput({
+        tool: part.type.slice("tool-".length), toolCallId: part.toolCallId, ...step.outputs[at],
+      });
+  });
   if (step.decide && requested().length) await run(async () => {
     for (const [at, part] of requested().entries())
       await chat.addToolApprovalResponse({ id: part.approval.id, approved: step.decide[at], reason: step.reason });
   });
 }
 const { messages, status, error } = chat;
-console.log(JSON.stringify({ messages, status, error: error?.message, data, responses }));
+console.log(JSON.stringify({ messages, status, error: error?.message, data, responses, called }));
 """
 
 _AG_UI = """
@@ -81,12 +99,17 @@ const agent = new HttpAgent({
 agent.pendingInterrupts = given.pending ?? [];
 agent.state = given.state ?? {};
 const events = [], failures = [], interrupts = [];
+let pending = given.calls ?? [];
 const subscriber = {
+  onRunFinishedEvent: ({ pendingToolCallIds }) => { pending = pendingToolCallIds ?? []; },
   onEvent: ({ event }) => { events.push(event); if (given.stopAt && given.stopAt === event.name) agent.abortRun(); },
   onRunFailed: ({ error }) => { failures.push(error.message); },
 };
 for (const step of given.steps) {
-  let parameters = { ...given.parameters };
+  let parameters = { tools: given.tools, ...given.parameters };
+  for (const [at, content] of (step.results ?? []).entries())
+    agent.addMessage({ id: `r${events.length}-${at}`, role: "tool", toolCallId: pending[at], content });
+  for (const message of step.add ?? []) agent.addMessage(message);
   if (step.send) agent.addMessage({ id: "m" + events.length, role: "user", content: step.send });
   if (step.answers) {
     interrupts.push(...agent.pendingInterrupts);
@@ -95,7 +118,8 @@ for (const step of given.steps) {
   }
   await agent.runAgent(parameters, subscriber).catch((error) => failures.push(error.message));
 }
-console.log(JSON.stringify({ messages: agent.messages, events, failures, interrupts, open: agent.pendingInterrupts }));
+const open = agent.pendingInterrupts;
+console.log(JSON.stringify({ messages: agent.messages, events, failures, interrupts, open, pending }));
 """
 
 
@@ -106,12 +130,12 @@ def read_printed(printed: str, *, is_ag_ui: bool) -> Any:
 
 
 async def run_ai_sdk(url: str, token: str, steps: list[dict[str, Any]], *, package: str = "ai", **more: Any) -> Any:
-    """Return ``messages``, ``status``, ``error``, ``data`` and ``responses`` of a chat after the steps."""
+    """Return ``messages``, ``status``, ``error``, ``data``, ``responses`` and ``called`` of a chat after the steps."""
     given = {"url": url, "token": token, "chat": "a-chat", "steps": steps, "package": package, **more}
     return await anyio.to_thread.run_sync(partial(run_node, _AI_SDK, given, folder=NPM))
 
 
 async def run_ag_ui(url: str, token: str, steps: list[dict[str, Any]], **more: Any) -> Any:
-    """Return ``messages``, ``events``, ``failures``, ``interrupts`` and ``open`` of an `HttpAgent` after the steps."""
+    """Return ``messages``, ``events``, ``failures``, ``interrupts``, ``open`` and ``pending`` of an agent."""
     given = {"url": url, "token": token, "chat": "a-thread", "steps": steps, **more}
     return await anyio.to_thread.run_sync(partial(run_node, _AG_UI, given, folder=NPM))

@@ -1,17 +1,20 @@
 """The requests of AG-UI's `HttpAgent`: `RunAgentInput`.
 
-Only the last message is read: the service has the others. The state of the front end, its tools and its context are
-not: the model does not get them, and the status of the turn says so.
+Only the last message of the user is read, and results of the front end's tools: the service has the others. The state
+of the front end and its context are not: the model does not get them, and the status of the turn says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
-from dial_client.runtime.safe_text import to_one_line
+from dial_client.messages.message import Message, Role, ToolSpec
 from dial_client.serve.front_ends.chat_request import ChatRequest, build_file_part, parse_parts
 from dial_client.serve.http_messages import HttpError, read_flag, read_list, read_string
+from dial_client.serve.model_api.answer_request import build_error, collect_tools, parse_tool
+from dial_client.serve.model_api.message_parts import parse_content
 
 # What answers an approval that the front end cancelled.
 _CANCELLED = {"decision": "deny", "reason": "the user cancelled the question", "action": "cancel"}
@@ -29,28 +32,55 @@ def parse_run_input(body: Mapping[str, Any]) -> ChatRequest:
     if answers := dict(map(_parse_answer, read_list(body, "resume"))):
         return ChatRequest(chat, run, answers=answers, keeps_running=keeps_running)
     messages = [message for message in read_list(body, "messages") if isinstance(message, Mapping)]
-    if not messages or messages[-1].get("role") != "user":
-        raise HttpError(400, "the last of messages must be the user's", "bad_messages", param="messages")
-    content = messages[-1].get("content")
-    parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(_to_parts(content))
-    earlier = sum(message.get("role") == "user" for message in messages[:-1])
-    notes = tuple(_find_unread(body))
-    content = parse_parts(parts, "messages")
-    return ChatRequest(chat, run, content=content, earlier=earlier, keeps_running=keeps_running, notes=notes)
+    role = messages[-1].get("role") if messages else None
+    if role not in ("user", "tool"):
+        problem = "the last of messages must be the user's, or the result of a tool of the front end"
+        raise HttpError(400, problem, "bad_messages", param="messages")
+    earlier, question = (messages[:-1], messages[-1]) if role == "user" else (messages, None)
+    results = dict(_find_results(earlier))
+    if question is None and not results:
+        raise HttpError(400, "a message of the role tool must have a toolCallId", "bad_messages", param="messages")
+    return ChatRequest(
+        chat,
+        run,
+        content="" if question is None else parse_parts(_to_parts(question.get("content")), "messages"),
+        earlier=sum(message.get("role") == "user" for message in earlier),
+        tools=collect_tools(_parse_tool(tool, f"tools[{at}]") for at, tool in enumerate(read_list(body, "tools"))),
+        results=results,
+        keeps_running=keeps_running,
+        notes=tuple(_find_unread(body)),
+    )
+
+
+def _parse_tool(tool: Any, path: str) -> ToolSpec:
+    if not isinstance(tool, Mapping):
+        raise build_error(path, "must be an object")
+    return parse_tool(tool.get("name"), tool.get("description"), tool.get("parameters"), path)
+
+
+def _find_results(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Message]]:
+    """Yield the results after the last message of the user; of two with one id the first counts."""
+    latest = takewhile(lambda message: message.get("role") != "user", reversed(messages))
+    for message in latest:
+        id_ = message.get("toolCallId")
+        if message.get("role") == "tool" and isinstance(id_, str):
+            content, error = message.get("content"), message.get("error")
+            content = parse_content(content if isinstance(content, str) else _to_parts(content), "messages")
+            yield id_, Message(Role.TOOL, content or str(error or ""), is_error=bool(error))
 
 
 def _find_unread(body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the model does not get: a front end would wait for calls of its tools for ever."""
-    if tools := read_list(body, "tools"):
-        names = ", ".join(str(tool.get("name") if isinstance(tool, Mapping) else tool)[:80] for tool in tools[:10])
-        more = f" and {len(tools) - 10} more" if len(tools) > 10 else ""
-        yield f"The model does not get the tools of the front end: {to_one_line(names, 800)}{more}"
+    """Yield what the model does not get."""
     if given := [name for name in ("state", "context") if body.get(name)]:
         yield f"The model does not get the {' and the '.join(given)} of the front end"
 
 
-def _to_parts(content: Any) -> Iterator[dict[str, Any]]:
-    """Yield the parts of a user's message in the form of OpenAI's API."""
+def _to_parts(content: Any) -> list[dict[str, Any]]:
+    """Return the parts of a message in the form of OpenAI's API."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(_convert_parts(content))
+
+
+def _convert_parts(content: Any) -> Iterator[dict[str, Any]]:
     for part in content if isinstance(content, list) else ():
         kind = part.get("type") if isinstance(part, Mapping) else None
         source = part.get("source") if isinstance(part, Mapping) else None

@@ -3,6 +3,7 @@
 Such a client has one URL for all chats, and names the chat in its requests; so these are not the paths of
 conversations. A chat's conversation has an id made of the chat's and of its owner, unless the chat's id is already
 that of a conversation. A stream ends where a person has to answer; the next request has the answer, and goes on there.
+It also ends with calls of the front end's own tools; the next request has their results, which begin another turn.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dial_client.conversations.turn_input import ConversationInput, EditedMessage, Regeneration
+from dial_client.conversations.turn_input import ClientResults, ConversationInput, EditedMessage, Regeneration
 from dial_client.messages.errors import ConversationNotFound
 from dial_client.messages.message import Message, Role
 from dial_client.serve.front_ends.ag_ui_request import parse_run_input
@@ -81,12 +82,16 @@ class FrontEndRoutes:
             HttpError: The request cannot be fulfilled.
         """
         if not asked.answers:
-            turn, form = await self._start(request, asked), StreamForm(asked.run, asked.chat)
+            form = StreamForm(asked.run, asked.chat, names=asked.tool_names)
+            turn = await self._start(request, asked)
+            if turn is None:
+                return await self._repeat(request, asked, form)
             events = _stream(turn, form, keeps_running=asked.keeps_running)
             return SSEResponse(events, _build_headers(turn.conversation_id, form) | {"x-turn-id": turn.id})
         conversation_id = await self._find_conversation(request, asked.chat)
         await self._answer(request, asked.answers)
-        form = StreamForm(asked.run, asked.chat, max(parse_request_id(id_)[1] for id_ in asked.answers))
+        resumes = max(parse_request_id(id_)[1] for id_ in asked.answers)
+        form = StreamForm(asked.run, asked.chat, resumes, names=asked.tool_names)
         found = await self._find_events(request, conversation_id, form, keeps_running=asked.keeps_running)
         if found is None:
             message = "the turn that asked does not run any more: send a new message"
@@ -120,7 +125,26 @@ class FrontEndRoutes:
                 else:
                     break
 
-    async def _start(self, request: Request, asked: ChatRequest) -> TurnHandle:
+    async def _repeat(self, request: Request, asked: ChatRequest, form: StreamForm) -> SSEResponse:
+        """Return the stream of the turn that has begun with the results of a request: the front end sent them twice.
+
+        Raises:
+            HttpError: No call waits for the results, and no turn that runs or has just ended began with them.
+        """
+        manager = select_owned(self._starter.manager, request)
+        conversation_id = await self._find_conversation(request, asked.chat)
+        if asked.select_results(await manager.find_client_calls(conversation_id, answered=True)):
+            turn = manager.find_turn(conversation_id)
+            if turn is not None and any(message.role is Role.TOOL for message in turn.recorder.question):
+                return SSEResponse(_stream(turn, form, keeps_running=True), _build_headers(conversation_id, form))
+            found = await self._find_events(request, conversation_id, form)
+            if found is not None:
+                return SSEResponse(found, _build_headers(conversation_id, form))
+        problem = "no call of a tool of the front end waits for these results: send a new message"
+        raise HttpError(409, problem, "call_not_found")
+
+    async def _start(self, request: Request, asked: ChatRequest) -> TurnHandle | None:
+        """Start a turn with the message of a request, or with its results; None if no call waits for the results."""
         message, notes = await self._starter.attach(request, asked.content)
         manager = select_owned(self._starter.manager, request)
         try:
@@ -141,7 +165,15 @@ class FrontEndRoutes:
             # A question that the model's endpoint refused is not in the conversation, but the front end has it.
             if asked.earlier < len(questions):
                 turn_input = _change(questions[asked.earlier], message, asked)
-        return await self._starter.start(request, conversation_id, turn_input, notes=(*notes, *asked.notes))
+        elif asked.results:
+            results = asked.select_results(await manager.find_client_calls(conversation_id))
+            if results:
+                turn_input = ClientResults(results, message if asked.content else None)
+            elif not asked.content:
+                return None
+        return await self._starter.start(
+            request, conversation_id, turn_input, notes=(*notes, *asked.notes), client_tools=asked.tools
+        )
 
     async def _find_conversation(self, request: Request, chat: str) -> str:
         """Return the id of a chat's conversation.
