@@ -20,6 +20,7 @@ from dial_client.client import client_setup
 from dial_client.gateway.early_answers import EarlyAnswers, FirstAnswers
 from dial_client.gateway.tool_listing import ToolListing, parse_tool_listing
 from dial_client.hooks.server_callbacks import Callbacks
+from dial_client.servers.sdk_import import import_sdk
 from dial_client.settings import gateway_entry
 from dial_client.settings.config_locations import FILE_NAME, build_user_config_path
 from dial_client.settings.config_trust import TrustStore
@@ -43,6 +44,7 @@ async def serve_gateway(options: Options, listing: ListingOptions, early: EarlyA
     Raises:
         ConfigError: An option or the configuration is wrong; or the file of this folder is not trusted.
     """
+    import_sdk()
     from dial_client.gateway.denials import Denials
     from dial_client.gateway.gateway import Gateway, GatewayOptions
     from dial_client.gateway.questions import Questions

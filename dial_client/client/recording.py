@@ -68,6 +68,7 @@ from dial_client.providers.script_format import VERSION, RecordedServer
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.connection import Connection
+from dial_client.servers.sdk_import import import_sdk
 from dial_client.servers.secret_masking import find_secrets
 from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.session import OnCallProgress, Target
@@ -462,6 +463,7 @@ def _build_key(server: str, tool: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _make_mock_server(name: str, recorded: RecordedServer) -> Any:
+    import_sdk()
     from mcp.server.lowlevel import Server
     from mcp_types import ListToolsResult, Tool
     from pydantic import ValidationError

@@ -205,7 +205,8 @@ class PendingApproval:
     """The SHA-256, in hex digits, of the arguments and the tool's definition. A decision holds for these only."""
     snippet: Mapping[str, Any] | None = field(default=None, repr=False)
     """The paused program that makes the call, sealed (`tools.snippets.paused_snippet`); None for a call of the model.
-    Its ``call`` is the id of the program's own call."""
+    Its ``call`` is the id of the program's own call. A program is in one approval, that of its first call that
+    waits: the others are asked about one after the other, each when the program was resumed with the answer before."""
     agent: str = ""
     """The path of the agent that makes the call, ``main > reviewer``; empty for the turn itself."""
     messages: tuple[Message, ...] = field(default=(), repr=False)
@@ -534,7 +535,8 @@ def _read_pending(data: Mapping[str, Any]) -> PendingApproval | None:
 def find_pending_approvals(messages: Sequence[Message]) -> tuple[PendingApproval, ...]:
     """Return the approvals that the calls at the end of a history wait for, in the order of the results.
 
-    The approvals that an agent waits for are in the place of its call.
+    The approvals that an agent waits for are in the place of its call. Of several calls of a paused program that wait,
+    the first is there alone (`PendingApproval.snippet`).
     """
     return tuple(
         approval

@@ -176,7 +176,10 @@ class Turn(Generic[OutputT_co]):
 
     @property
     def pending_approvals(self) -> tuple[PendingApproval, ...]:
-        """The calls that wait for approval, in the order of the calls; empty unless `stop_reason` says so."""
+        """The calls that wait for approval, in the order of the calls; empty unless `stop_reason` says so.
+
+        Of the waiting calls of a program (code mode) the first alone: the next is here after `resume` with its answer.
+        """
         return find_pending_approvals(self.messages)
 
     @property

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -187,11 +187,9 @@ def _open_model(
         from dial_client.providers.scripted import ScriptedProvider
 
         return ScriptedProvider.from_file(model_id)
+    if (problem := find_name_problem(model, models)) is not None:
+        raise problem
     vendor = _PREFIXES.get(prefix)
-    if vendor is None and prefix not in CLOUDS:
-        raise _build_unknown_model_error(model, models)
-    if not model_id.strip():
-        raise ConfigError(f"{model!r} has no model ID", hint=f"expected {prefix}:ID")
     if vendor is None:
         from dial_client.providers.vendor_clients import open_cloud_model
 
@@ -323,7 +321,22 @@ def _parse_custom_headers(text: str) -> dict[str, str]:
     return {name.strip().lower(): value.strip() for name, _, value in lines if name.strip() and value.strip()}
 
 
-def _build_unknown_model_error(model: str, models: Mapping[str, ModelProfile]) -> ConfigError:
+def find_name_problem(model: str, models: Collection[str]) -> ConfigError | None:
+    """Return the error of a name that names no model, with the nearest name as the hint; None if it names one.
+
+    Args:
+        model: The name.
+        models: The names of the profiles of the configuration.
+    """
+    prefix, _, model_id = model.partition(":")
+    if model in models or prefix in ("local", "scripted"):
+        return None
+    if prefix not in _PREFIXES and prefix not in CLOUDS:
+        return _build_unknown_model_error(model, models)
+    return None if model_id.strip() else ConfigError(f"{model!r} has no model ID", hint=f"expected {prefix}:ID")
+
+
+def _build_unknown_model_error(model: str, models: Collection[str]) -> ConfigError:
     prefix, colon, model_id = model.partition(":")
     vendors = {"claude": "anthropic", "gpt": "openai"}
     vendor = next((vendors[start] for start in vendors if model.startswith(start)), None)

@@ -96,7 +96,7 @@ def adapt(schema: Any) -> AdaptedSchema:
 def _clean(schema: Any, depth: int) -> dict[str, Any]:
     """Return a copy without keywords that providers refuse at any level. Dangling local references are kept."""
     if depth <= 0:
-        raise Unsupported("its schema is nested too deeply")
+        raise Unsupported(f"its schema is nested too deeply (more than {MAX_DEPTH} levels)")
     if schema is False:
         return {"not": {}}
     if not isinstance(schema, Mapping):
@@ -127,7 +127,7 @@ def _clean_value(key: str, value: Any, depth: int) -> Any:
 def _clean_plain_value(value: Any, depth: int) -> Any:
     """Return a value that is not a schema (a description, a default, an enum) as JSON without invisible characters."""
     if depth < 0:
-        raise Unsupported("its schema is nested too deeply")
+        raise Unsupported(f"its schema is nested too deeply (more than {MAX_DEPTH} levels)")
     if isinstance(value, Mapping):
         return {sanitize(str(key)): _clean_plain_value(part, depth - 1) for key, part in value.items()}
     if isinstance(value, list):

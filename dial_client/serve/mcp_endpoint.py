@@ -30,6 +30,7 @@ from dial_client.serve.people.authentication import MCP, METADATA, METADATA_OF_M
 from dial_client.serve.security import PERSON
 from dial_client.serve.turns.human_input import HumanInputBroker
 from dial_client.serve.turns.turn_registry import TurnRegistry, build_stopping_error
+from dial_client.servers.sdk_import import import_sdk
 
 # Bytes of the body of a request: arguments of tools may contain images in base64.
 MAX_MCP_BODY = 8 * 1024 * 1024
@@ -114,6 +115,7 @@ class McpEndpoint:
         """Serve from the first request on, until the service stops."""
         await self._requested.wait()
         try:
+            await anyio.to_thread.run_sync(import_sdk)
             await anyio.to_thread.run_sync(import_module, "dial_client.gateway.gateway")
             from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 

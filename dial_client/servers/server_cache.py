@@ -26,6 +26,7 @@ from dial_client.messages.message import ToolSpec
 from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.private_files import write_private
+from dial_client.servers.sdk_import import import_sdk
 from dial_client.settings.config_types import Protocol, ServerSettings
 
 if TYPE_CHECKING:
@@ -155,6 +156,7 @@ class ServerCache:
         stored = self._read().get("tools")
         if not isinstance(stored, list):
             return None
+        import_sdk("mcp_types")
         from mcp_types import Tool
         from pydantic import ValidationError
 

@@ -46,7 +46,16 @@ from dial_client.settings.config_types import (
     Settings,
     read_notification,
 )
-from dial_client.settings.config_values import COMMENTS, TOP_KEYS, Node, ReadFile, Variables, build_variables, read_file
+from dial_client.settings.config_values import (
+    COMMENTS,
+    TOP_KEYS,
+    Node,
+    ReadFile,
+    Variables,
+    build_variables,
+    find_references,
+    read_file,
+)
 from dial_client.settings.jsonc import read as document
 from dial_client.settings.policy_config import read_policy
 
@@ -245,6 +254,28 @@ def outline(text: str | bytes, path: str = "") -> Outline:
         top.get("defaultModel"),
         {key: node for key, node in {**unknown, **top}.items() if key not in shown},
     )
+
+
+def list_model_names(text: str | bytes) -> list[str]:
+    """Return the names of models that a text refers to as it is written, without those that have variables.
+
+    They are the default model, the models of profiles, and the fallback models.
+
+    Raises:
+        ConfigError: The text is not JSON, or has values other than entries.
+    """
+    entries = outline(text)
+    nodes = [entries.default_model, entries.unknown.get("fallbackModels")]
+    nodes += [entry.get("fallback_models") for entry in entries.models.values()]
+    if (profiles := entries.unknown.get("profiles")) is not None:
+        nodes += [profile.read_members().get("model") for profile in profiles.read_members().values()]
+    values = [
+        value
+        for node in nodes
+        if node
+        for value in (node.value if isinstance(node.value, list | tuple) else (node.value,))
+    ]
+    return list(dict.fromkeys(value for value in values if isinstance(value, str) and not find_references(value)))
 
 
 def read_server_mapping(

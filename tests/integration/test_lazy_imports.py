@@ -6,6 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.support.program import dial_chat, environment, write_config
 from tests.unit.test_layers import HEAVY
 
 
@@ -78,7 +81,7 @@ def test_skills_are_loaded_by_clients_that_have_some_and_those_of_folders_withou
 
 def test_models_of_the_sdk_are_built_when_they_are_used_and_those_of_the_program_at_once() -> None:
     program = (
-        "from dial_client.servers.transports.transport_factory import import_sdk; import_sdk()\n"
+        "from dial_client.servers.sdk_import import import_sdk; import_sdk()\n"
         "from mcp_types import Tool, server_notification_adapter; from pydantic import BaseModel, TypeAdapter\n"
         "class Own(BaseModel):\n"
         "    number: int\n"
@@ -90,6 +93,45 @@ def test_models_of_the_sdk_are_built_when_they_are_used_and_those_of_the_program
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert printed.splitlines() == ["False True True", "a True", "ToolListChangedNotification"]
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        ([], ["tools"]),
+        (["tools"], ["policy"]),
+        ([], ["gateway"]),
+        (["-m", "scripted:replies.json", "--record", "record.jsonl", "Hi"], ["-m", "scripted:record.jsonl", "Hi"]),
+    ],
+    ids=["a server", "stored tools", "the gateway", "a recording"],
+)
+def test_whatever_needs_the_sdk_first_leaves_its_models_unbuilt(
+    tmp_path: Path, before: list[str], words: list[str]
+) -> None:
+    write_config(tmp_path, {"time": {"command": "mcp-server-time"}}, ["Hello."])
+    if before:
+        assert dial_chat(tmp_path, *before).returncode == 0
+    program = (
+        "import sys\n"
+        "class Watch:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'mcp_types':\n"
+        "            from pydantic import BaseModel\n"
+        "            print('deferred:', BaseModel.model_config.get('defer_build', False), file=sys.stderr)\n"
+        "sys.meta_path.insert(0, Watch())\n"
+        "from dial_client.cli import main; sys.exit(main())"
+    )
+    command = [sys.executable, "-c", program, *words]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [line for line in done.stderr.splitlines() if line.startswith("deferred: ")] == ["deferred: True"]
 
 
 def test_right_arguments_for_a_plain_schema_do_not_load_the_validator() -> None:

@@ -19,6 +19,7 @@ from tests.inner import (
     TrustStore,
     build_change_rows,
     configuration,
+    count_cells,
     is_user_config,
     read_found,
     resolve_location,
@@ -299,6 +300,25 @@ def test_a_named_file_needs_no_trust(tmp_path: Path) -> None:
 def summary_of(server: dict[str, Any]) -> str:
     outline = configuration.outline(json.dumps({"mcpServers": {"s": server}}))
     return trust_summary.render_rows(trust_summary.build_rows(outline, EnvFiles(), Path()), None)
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100])
+def test_the_summary_breaks_between_words_and_loses_no_character(columns: int) -> None:
+    rows = [
+        trust_summary.SummaryRow("  is believed", "when it declares tools read-only, or safe to repeat"),
+        trust_summary.SummaryRow("  sends there", "no key from the file; a vendor's own address gets your key for it"),
+        trust_summary.SummaryRow("", trust_summary.UNPINNED),
+        trust_summary.SummaryRow("  runs", '"a  b   ' + "c" * 300 + " 日本 語 " * 40 + '"'),
+    ]
+    for row in rows:
+        whole = trust_summary.render_rows([row], None)
+        first, *further = trust_summary.render_rows([row], columns).split("\n")
+        assert all(line.lstrip(" ").startswith("> ") for line in further)
+        rest = [line.lstrip(" ").removeprefix("> ") for line in further]
+        assert "".join([first, *rest]) == whole
+        assert all(count_cells(line) <= columns for line in (first, *further))
+        if row is not rows[-1]:
+            assert all(line.endswith(" ") for line in [first, *rest][:-1]), (first, further)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.inner import ConfigError, Options, configuration_edits, outline
+from tests.inner import ConfigError, Options, build_user_config_path, configuration_edits, outline
 
 TIME = {"command": "mcp-server-time"}
 
@@ -57,3 +57,43 @@ def test_a_value_that_is_not_valid_json_is_stored_as_text(path: Path, value: str
     path.write_text("{}")
     change(path, "defaultModel", value)
     assert json.loads(path.read_text()) == {"defaultModel": value}
+
+
+QWEN = {"api": "chat", "base_url": "http://127.0.0.1/v1", "model": "qwen3.5"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "warning"),
+    [
+        ("defaultModel", "qwne", "there is no model 'qwne' (did you mean qwen?)"),
+        ("defaultModel", "claude-opus-5", "there is no model 'claude-opus-5' (did you mean anthropic:claude-opus-5?)"),
+        ("defaultModel", "openai:", "'openai:' has no model ID (expected openai:ID)"),
+        ("fallbackModels", '["qwen", "lokal"]', "there is no model 'lokal' (did you mean local?)"),
+        ("models.qwen.fallback_models", '["locl"]', "there is no model 'locl' (did you mean local?)"),
+        ("profiles.fast", '{"model": "locall"}', "there is no model 'locall' (did you mean local?)"),
+        ("models.qwen", None, "there is no model 'qwen'"),
+        ("defaultModel", "mine", ""),
+        ("defaultModel", "${MODEL:-nobody}", ""),
+        ("defaultModel", "local:small", ""),
+        ("policy", "[]", ""),
+    ],
+)
+def test_a_change_that_names_no_model_says_so_at_once(
+    path: Path,
+    key: str,
+    value: str | None,
+    warning: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(path.parent / "own"))
+    monkeypatch.setenv("APPDATA", str(path.parent / "own"))
+    own = build_user_config_path()
+    own.parent.mkdir(parents=True)
+    own.write_text(json.dumps({"models": {"mine": QWEN}}))
+    path.write_text(json.dumps({"models": {"qwen": QWEN, "old": QWEN | {"fallback_models": ["was-wrong-before"]}}}))
+    change(path, "defaultModel", "qwen")
+    assert capsys.readouterr().err == ""
+    change(path, key, value)
+    assert capsys.readouterr().err.startswith(f"dial-chat: {warning}" if warning else "")
+    assert capsys.readouterr().err == ""

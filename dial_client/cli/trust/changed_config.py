@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from dial_client.cli.options import ConfigChoice
+from dial_client.cli.streams.error_stream import warn_once
 from dial_client.cli.streams.tty import can_ask_user, user_agrees
 from dial_client.cli.streams.word_wrap import find_terminal_width
 from dial_client.cli.trust.trust_review import review_file, trust_now
 from dial_client.cli.trust.trust_summary import build_rows, render_rows
 from dial_client.messages.errors import ConfigError
+from dial_client.providers import find_name_problem
 from dial_client.runtime.safe_text import escape_line
 from dial_client.settings import config_editor, configuration
 from dial_client.settings.config_editor import ConfigText, read_text, set_value, write_text
@@ -116,7 +119,29 @@ def change_config(before: ConfigText, edit: Callable[[str], str], summary: str) 
     is_renewed = before.data is None or is_file_trusted(before.path)
     backup = write_text(before, text)
     print(f"{summary} in {shown}" + (", a new file" if backup is None else f" (backup: {escape_line(backup.name)})"))
+    _warn_of_unknown_models(before, text)
     renew_trust(before.path, was_trusted=is_renewed)
+
+
+def _warn_of_unknown_models(before: ConfigText, text: str) -> None:
+    """Print a warning for each name in the changed text, but not in the old one, that names no model so far.
+
+    It is no error: the profile of the model may be written next.
+    """
+    known: set[str] = set()
+    with suppress(ConfigError):  # the user's own file may be missing or invalid
+        known.update(configuration.outline(read_text(build_user_config_path()).text).models)
+    problems = _find_unknown_models(text, known)
+    with suppress(ConfigError):
+        problems = {name: problems[name] for name in problems.keys() - _find_unknown_models(before.text, known).keys()}
+    for _, problem in sorted(problems.items()):
+        warn_once(escape_line(str(problem)))
+
+
+def _find_unknown_models(text: str, known: Collection[str]) -> dict[str, ConfigError]:
+    names = {*known, *configuration.outline(text).models}
+    found = ((name, find_name_problem(name, names)) for name in configuration.list_model_names(text))
+    return {name: problem for name, problem in found if problem is not None}
 
 
 def renew_trust(path: Path, *, was_trusted: bool) -> None:

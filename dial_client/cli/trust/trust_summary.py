@@ -1,8 +1,9 @@
 """What a configuration would do, or what changed in it, in rows of text, before the user trusts it.
 
 Every value of the file is printed as JSON on a line of its own. Control characters and invisible characters are
-escaped, and a value that is too long for a line continues after a mark: no value can imitate a line of the program.
-Command lines, URLs and names are shown in full; values of environment variables, headers and keys are hidden.
+escaped, and a value that is too long for a line continues after a mark, if possible with a whole word: no value can
+imitate a line of the program. Command lines, URLs and names are shown in full; values of environment variables, headers
+and keys are hidden.
 """
 
 from __future__ import annotations
@@ -308,12 +309,18 @@ def _wrap_row(row: SummaryRow, width: int | None) -> Iterator[str]:
     width = max(width - 1, _LEAST_WIDTH)
     indent = " " * min(len(label) + 1, width // 2) + _MARK
     line, cells = "", 0
+    # The offset after the last space of the row, and the least at which the row may end: half of it is filled.
+    space, least = 0, max(len(label) + 1, width // 2)
     for character in text:
         size = count_cells(character)
-        if cells + size > width:
-            yield line
-            line, cells = indent, len(indent)
+        if cells + size > width + (character == " " and cells == width):  # a space may stand in the last column
+            end = space if space > least else len(line)
+            yield line[:end]
+            line = indent + line[end:]
+            cells, space, least = count_cells(line), 0, width // 2
         line, cells = line + character, cells + size
+        if character == " ":
+            space = len(line)
     yield line
 
 

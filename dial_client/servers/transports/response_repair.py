@@ -48,6 +48,7 @@ MAX_BATCH = 1_000
 #
 # The JSON parser of Python 3.13 would accept ten thousand levels.
 MAX_DEPTH = 200
+_TOO_DEEP = f"the answer is nested too deeply (more than {MAX_DEPTH} levels)"
 # Maximum characters of a line in which lone surrogates are replaced: that takes many times its size in memory.
 MAX_SURROGATE_TEXT = 8 * 1024 * 1024
 _HALF_OF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
@@ -118,10 +119,10 @@ def parse_messages(line: bytes) -> list[SessionMessage]:
     try:
         return [SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))]
     except ValueError:
-        items = _parse_json(line.decode("utf-8", "replace"))
+        items, problem = _parse_json(line.decode("utf-8", "replace"))
     found = [_to_message(item) for item in items]
     if not items and (start := _RESPONSE_START.match(line)):
-        found = [_build_error(int(start[1]), "the answer is not valid JSON")]
+        found = [_build_error(int(start[1]), problem)]
     return [SessionMessage(message) for message in found if message is not None]
 
 
@@ -141,7 +142,9 @@ def find_response(body: bytes, request_id: int | str) -> bytes:
     return match.model_copy(update={"id": request_id}).model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
-def _parse_json(text: str) -> list[Any]:
+def _parse_json(text: str) -> tuple[list[Any], str]:
+    """Return the messages of a text, and why there are none."""
+    problem = "the answer is not valid JSON"
     start = len(text) - len(text.lstrip())
     for position in {start: None, text.find("{", start): None}:
         if position < 0:
@@ -151,10 +154,14 @@ def _parse_json(text: str) -> list[Any]:
             is_message = isinstance(value, dict) or (isinstance(value, list) and len(value) <= MAX_BATCH)
             if is_message and is_shallow(value, MAX_DEPTH):  # later code that walks it recurses
                 value = _replace_surrogates(value, text)
-                return value if isinstance(value, list) else [value]
-        except (ValueError, RecursionError):
+                return value if isinstance(value, list) else [value], ""
+            if is_message:
+                problem = _TOO_DEEP
+        except RecursionError:
+            problem = _TOO_DEEP
+        except ValueError:
             continue
-    return []
+    return [], problem
 
 
 def _replace_surrogates(value: Any, text: str) -> Any:

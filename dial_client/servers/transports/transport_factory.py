@@ -7,12 +7,12 @@ Creating a factory may start a process, but does not import the SDK: the process
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from dial_client.hooks.server_callbacks import Login
 from dial_client.servers.oauth.login_stores import LoginStore
+from dial_client.servers.sdk_import import import_sdk
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.status import AddNote
 from dial_client.settings.config_types import ServerSettings, Transport
@@ -116,33 +116,6 @@ class TransportFactory:
         if self._process is not None:
             await self._process.stop()
             self._process.close()
-
-
-_IMPORT = threading.Lock()
-
-
-def import_sdk() -> None:
-    """Import the SDK of MCP, whose 540 pydantic models are then built when each is first used.
-
-    Their validators are a third of the time of the import, and a client needs few of them. Models that other threads
-    define meanwhile may be built later, too, which changes nothing else.
-    """
-    with _IMPORT:  # two threads, of which the second takes the setting of the first for the usual one, would keep it
-        if "mcp" in sys.modules:
-            return
-        from pydantic import BaseModel, TypeAdapter
-
-        # An adapter has its setting from its type, and a union has none: pydantic asks the property in its place.
-        is_deferred = vars(TypeAdapter).get("_defer_build")
-        BaseModel.model_config["defer_build"] = True
-        if is_deferred is not None:
-            TypeAdapter._defer_build = True  # type: ignore[assignment, method-assign]  # noqa: SLF001 - no option
-        try:
-            import mcp  # noqa: F401 - the import is the purpose
-        finally:
-            BaseModel.model_config.pop("defer_build", None)
-            if is_deferred is not None:
-                TypeAdapter._defer_build = is_deferred  # type: ignore[method-assign]  # noqa: SLF001
 
 
 def list_transports(
