@@ -871,8 +871,9 @@ from dial_client.tools.search_query import MAX_QUERY as MAX_QUERY
 from dial_client.tools.skills.skill_document import is_same as is_same
 from dial_client.tools.skills.skill_document import parse_skill as parse_skill
 from dial_client.tools.skills.skill_folders import hash_files as hash_files
-from dial_client.tools.snippets import paused_snippet as paused_snippet
 from dial_client.tools.snippets import sandbox as sandbox
+from dial_client.tools.snippets import state_seal as state_seal
+from dial_client.tools.snippets.kept_names import KeptNames as KeptNames
 from dial_client.tools.taint import find_taint as find_taint
 from dial_client.tools.task_record import TaskRecord as TaskRecord
 from dial_client.tools.tool_selection import MAX_OFFERED as MAX_OFFERED

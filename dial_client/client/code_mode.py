@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from dial_client.hooks.audit.entries import Origin
-from dial_client.hooks.owners import find_owner
+from dial_client.hooks.owners import act_for
 from dial_client.messages.events import Event
 from dial_client.messages.message import ToolCallRequest, ToolCallResult
 from dial_client.runtime.deadline import Deadline
@@ -57,25 +57,30 @@ class CodeMode:
         if sandbox is not None:
             sandbox.close()
 
-    async def run(self, source: str, tools: Sequence[str] | None) -> ToolCallResult:
+    async def run(
+        self, source: str, tools: Sequence[str] | None, owner: str, kept: Mapping[str, Any] | None
+    ) -> ToolCallResult:
         """Run a program, and return its result; see `DialClient.run_code`.
 
         Raises:
             ConfigError: The extra ``code`` is not installed.
             RuntimeError: The client is not open.
-            TypeError: `source` is no string, or `tools` no list of strings.
+            TypeError: `source` is no string, `tools` no list of strings, or `kept` no mapping.
         """
         self._require_open()
-        check_types(source=(source, str))
+        check_types(source=(source, str), kept=(kept, Mapping))
         if tools is not None:
             check_items(tools=(tools, str))
         from dial_client.tools.snippets import run_code, sandbox  # loaded only by programs that use it
 
         sandbox.require_installed()
-        await self._wait_for_servers()
-        selected = select_tools(self._tools.take_snapshot, tools)
-        scope, origin = CallScope(taint=Taint()), Origin(owner=find_owner())
-        calls = self._executor.derive(self._tools.get_catalog, scope, origin)
-        alone = run_code.build_code_executor(self.open(), calls, lambda: selected().catalog)
-        request = ToolCallRequest("call_1", RUN_CODE, {"code": source})
-        return await alone.execute(request, discard_event, Deadline(self._executor.limits.timeout))
+        left = None if kept is None else ("call_1", kept)
+        arguments = {"code": source} if kept is None else {"code": source, "keep": True}
+        request = ToolCallRequest("call_1", RUN_CODE, arguments)
+        with act_for(owner):
+            await self._wait_for_servers()
+            selected = select_tools(self._tools.take_snapshot, tools)
+            scope, origin = CallScope(taint=Taint()), Origin(owner=owner)
+            calls = self._executor.derive(self._tools.get_catalog, scope, origin)
+            alone = run_code.build_code_executor(self.open(), calls, lambda: selected().catalog, kept=left)
+            return await alone.execute(request, discard_event, Deadline(self._executor.limits.timeout))

@@ -886,8 +886,7 @@ class DialClient:
         Raises:
             RuntimeError: The client is open in another event loop.
         """
-        tasks = self._tasks
-        if tasks is not None and not tasks.is_closed and tasks.loop != current_token():
+        if (tasks := self._tasks) is not None and not tasks.is_closed and tasks.loop != current_token():
             raise RuntimeError(
                 "the client is open in another event loop, as of another thread: run everything in one loop"
                 " (`asyncio.run_coroutine_threadsafe(dial.run(…), loop)`), or use `dial.blocking()` in threads"
@@ -947,7 +946,9 @@ class DialClient:
                 await self.wait_for_servers()
             return await executor.execute(request, discard_event, Deadline(self.limits.timeout))
 
-    async def run_code(self, source: str, *, tools: Sequence[str] | None = None, owner: str = "") -> ToolCallResult:
+    async def run_code(
+        self, source: str, *, tools: Sequence[str] | None = None, owner: str = "", kept: Mapping[str, Any] | None = None
+    ) -> ToolCallResult:
         """Run a program that calls tools, without a model, and return its result; a failed program has a result too.
 
         ``result.value`` is the value of its last expression, ``result.content`` what a model would read. It needs the
@@ -958,14 +959,15 @@ class DialClient:
             source: The program, in the part of Python that code mode has.
             tools: Patterns of the tools that it can call, as the keyword of turns (`TurnKeywords`); None for all.
             owner: The person that the calls are for, as the keyword of turns.
+            kept: The names to begin with: ``result.kept`` of the last program that has left some, or ``{}`` for none.
+                The program then leaves its own in ``result.kept``. None to keep nothing.
 
         Raises:
             ConfigError: The extra ``code`` is not installed.
             RuntimeError: The client is not open.
-            TypeError: `source` is no string.
+            TypeError: `source` is no string, or `kept` no mapping.
         """
-        with act_for(owner or find_owner()):
-            return await self._code.run(source, tools)
+        return await self._code.run(source, tools, owner or find_owner(), kept)
 
     def act_for(self, owner: str) -> AbstractContextManager[None]:
         """Return the context in which the program acts for a person: servers with ``perUser`` are this person's.

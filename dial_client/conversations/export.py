@@ -34,7 +34,8 @@ def to_json(conversation: Conversation) -> str:
         "title": conversation.title,
         "created_at": conversation.created_at.isoformat(),
         "updated_at": conversation.updated_at.isoformat(),
-        "messages": [message.to_dict() for message in conversation.messages],
+        # What programs have kept may be more than the conversation shows, and is of use on this machine only.
+        "messages": [replace(message, kept=None).to_dict() for message in conversation.messages],
     }
     return json.dumps(exported, indent=2) + "\n"
 

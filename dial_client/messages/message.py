@@ -274,6 +274,9 @@ class ToolCallResult:
     """The id of a call that goes on in the background, whose content says so; empty for a call that has ended."""
     handoff: str = ""
     """The agent that has the conversation after the call, or `MAIN`; empty for a call that changes nothing of it."""
+    kept: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    """The names that a program has left for the next one, sealed (`tools.snippets.kept_names`); without any entry if
+    those of earlier programs do not hold any more, None if they do."""
     value: Any = field(default=None, compare=False, repr=False)
     """The result as a value: the object that a function returned, or the structured content of a server's tool. None if
     there is none, and in a result that was stored, pickled or sent."""
@@ -289,7 +292,7 @@ class ToolCallResult:
     def to_dict(self) -> dict[str, Any]:
         """Return ``{"tool_call_id", "success", "content", "error"}``, and other fields if they are set.
 
-        These are ``failure``, ``taint``, ``app``, ``pending``, ``citations``, ``background`` and ``handoff``.
+        These are ``failure``, ``taint``, ``app``, ``pending``, ``citations``, ``background``, ``handoff`` and ``kept``.
         """
         content = content_to_json(self.content)
         rare: dict[str, Any] = {
@@ -307,6 +310,7 @@ class ToolCallResult:
             "content": content,
             "error": self.error,
             **{name: value for name, value in rare.items() if value},
+            **({} if self.kept is None else {"kept": dict(self.kept)}),
         }
 
     @classmethod
@@ -330,6 +334,7 @@ class ToolCallResult:
                 citations=parse_citations(data),
                 background=expect_text(data.get("background", "")),
                 handoff=expect_text(data.get("handoff", "")),
+                kept=_read_kept(data),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the result of a call: {error!r}") from error
@@ -387,6 +392,9 @@ class Message(VendorForms):
     agent: str = ""
     """In a message of a model: the agent that has written it, which has taken the conversation over; empty for the
     conversation's own model. In a tool message: the agent that has the conversation from here on, or `MAIN`."""
+    kept: Mapping[str, Any] | None = field(default=None, repr=False)
+    """In a tool message: the names that a program has left for the next one, as in `ToolCallResult.kept`; they are not
+    sent to models."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "role", Role(self.role))
@@ -416,7 +424,7 @@ class Message(VendorForms):
     def tool(cls, call: ToolCallRequest, result: ToolCallResult) -> Message:
         """Return the message that sends the result of a call to the model."""
         sent: dict[str, Any] = {"tool_call_id": result.tool_call_id, "name": call.name, "taint": result.taint}
-        sent |= {"app": result.app, "pending": result.pending, "agent": result.handoff}
+        sent |= {"app": result.app, "pending": result.pending, "agent": result.handoff, "kept": result.kept}
         return cls(Role.TOOL, result.content, is_error=not result.success, **sent)
 
     @property
@@ -449,6 +457,7 @@ class Message(VendorForms):
             "replaces": self.replaces and list(self.replaces),
             "steers": self.steers,
             "agent": self.agent or None,
+            "kept": None if self.kept is None else dict(self.kept),
         }
         data = {"role": self.role.value, "content": content_to_json(self.content)}
         return data | {name: value for name, value in rare.items() if value not in (None, [], False)}
@@ -478,6 +487,7 @@ class Message(VendorForms):
                 entry=StoredEntry.from_dict(data.get("entry")),
                 steers=bool(data.get("steers", False)),
                 agent=expect_optional_text(data.get("agent")) or "",
+                kept=_read_kept(data),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a message: {error!r}") from error
@@ -530,6 +540,11 @@ class ToolSpec:
 def _read_pending(data: Mapping[str, Any]) -> PendingApproval | None:
     pending = data.get("pending")
     return None if pending is None else PendingApproval.from_dict(pending)
+
+
+def _read_kept(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    kept = data.get("kept")
+    return None if kept is None else expect_object(kept)
 
 
 def find_pending_approvals(messages: Sequence[Message]) -> tuple[PendingApproval, ...]:

@@ -292,17 +292,18 @@ class TurnRun:
             # The instructions of the agent are in place of those of the conversation.
             messages = tuple(message for message in messages if message.role is not Role.SYSTEM)
         instructions, conversation = prepare_instructions(services, messages)
+        known = (*messages, *turn.recorder.complete_messages)
         self._tools = TurnTools(
             services.tool_snapshot,
             services.result_store,
             limits,
-            (*messages, *turn.recorder.complete_messages),
+            known,
             services.model.window.tokens,
             self._has_endpoint_search,
             turn.origin.owner,
             turn.background_calls,
         )
-        self._code = open_code_offer(services, self._tools)
+        self._code = open_code_offer(services, self._tools, known)
         self._caller = ModelCaller(
             model=services.model,
             tools=self.offer_tools,
@@ -580,13 +581,13 @@ class TurnRun:
         )
 
 
-def open_code_offer(services: TurnServices, tools: TurnTools) -> Any:
+def open_code_offer(services: TurnServices, tools: TurnTools, messages: Sequence[Message]) -> Any:
     """Return the `CodeOffer` of a turn in code mode; None for any other turn."""
     if not services.model.format.runs_code:
         return None
     from dial_client.tools.snippets.code_offer import CodeOffer  # loaded only in code mode
 
-    return CodeOffer(services.open_sandbox(), tools, [tool.name for tool in services.client_tools])
+    return CodeOffer(services.open_sandbox(), tools, [tool.name for tool in services.client_tools], messages)
 
 
 def _find_spent(recorder: TurnRecorder, limits: Limits, outer: CallContext | None) -> StopReason | None:

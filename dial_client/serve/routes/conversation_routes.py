@@ -102,8 +102,8 @@ def summary_to_dict(summary: Conversation | ConversationSummary) -> dict[str, An
 
 
 def _message_to_dict(message: Message) -> dict[str, Any]:
-    """Return a message as JSON, without the variables of a program, and the messages of an agent, that waits."""
-    pending = message.pending
+    """Return a message as JSON, without the variables of a program, and without the messages of an agent that waits."""
+    pending, message = message.pending, replace(message, kept=None)
     if pending is not None:
         message = replace(message, pending=replace(pending, snippet=None, messages=()))
     return message.to_dict()

@@ -75,13 +75,20 @@ def to_arguments(keywords: Mapping[str, Any]) -> dict[str, Any]:
 class Attachments:
     """The images and documents of results, which a snippet has as references."""
 
+    before: int = 0
+    """The number of images and documents whose references the snippet may have from earlier."""
     parts: dict[str, Part] = field(default_factory=dict)
     """The parts by their references: ``[image 1: image/png, about 12 kB]``."""
+
+    @property
+    def count(self) -> int:
+        """The number of all images and documents."""
+        return self.before + len(self.parts)
 
     def add(self, part: ImagePart | FilePart) -> str:
         """Return a reference to a part."""
         kind = "image" if isinstance(part, ImagePart) else "file"
-        reference = f"[{kind} {len(self.parts) + 1}: {describe(part)}]"
+        reference = f"[{kind} {self.count + 1}: {describe(part)}]"
         self.parts[reference] = part
         return reference
 

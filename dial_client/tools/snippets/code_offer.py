@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from dial_client.messages.message import ToolSpec
+from dial_client.messages.message import Message, ToolSpec
 from dial_client.tools.catalog import RUN_CODE, SEARCH_TOOLS, Catalog, Route
 from dial_client.tools.executor import ToolExecutor, WaitingCalls
+from dial_client.tools.snippets.kept_names import find_kept
 from dial_client.tools.snippets.run_code import CodeTool
 from dial_client.tools.snippets.sandbox import Sandbox
 from dial_client.tools.tool_selection import TurnTools
@@ -20,11 +21,14 @@ class CodeOffer:
         sandbox: The sandbox of the client.
         tools: The tools that the turn would offer without code mode.
         hidden: The offered names of tools that client-side tools hide: programs cannot call them either.
+        messages: The conversation, with the names that its programs have left.
     """
 
-    def __init__(self, sandbox: Sandbox, tools: TurnTools, hidden: Collection[str] = ()) -> None:
+    def __init__(
+        self, sandbox: Sandbox, tools: TurnTools, hidden: Collection[str] = (), messages: Sequence[Message] = ()
+    ) -> None:
         self._tools = tools
-        self._code = CodeTool(sandbox, tools.get_catalog, frozenset(hidden))
+        self._code = CodeTool(sandbox, tools.get_catalog, frozenset(hidden), None, find_kept(messages))
         tools.describe_found = self._code.describe_found
         # What was offered last, and what it was made of.
         self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), ())

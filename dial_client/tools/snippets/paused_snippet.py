@@ -1,36 +1,15 @@
-"""A program that waits for a person: its state, sealed, to be stored with the conversation and resumed by any process.
-
-What is stored comes back as data of strangers: a file may be edited, a conversation imported. The interpreter does not
-protect itself from a state that is not its own, so that only a state with the seal of this user is loaded.
-"""
+"""A program that waits for a person: sealed, stored with the conversation, and resumed by any process."""
 
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from dial_client import __version__
 from dial_client.messages.message import PendingApproval
 from dial_client.runtime.json_fields import expect_text
-from dial_client.runtime.key_files import read_or_make_key
-from dial_client.runtime.logs import get_logger
-
-log = get_logger(__name__)
-
-# The form of a paused program.
-FORM = 1
-# Bytes of the interpreter's state, and of everything, of a program that can be paused.
-MAX_STATE, MAX_ALL = 1_000_000, 3_000_000
-
-
-class NotRestored(Exception):
-    """A paused program that cannot go on; the text says why, for the model."""
+from dial_client.tools.snippets.state_seal import MAX_STATE, NotRestored, SealedKind, open_sealed, seal
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,29 +37,34 @@ class PausedSnippet:
     ended: tuple[str, ...]
     """What has become of the other calls, one line each."""
     taint: str
+    attachments: int = 0
+    """The number of images and documents so far."""
+    snippets: int | None = None
+    """The number of earlier programs whose names it has; None if it keeps no names."""
 
     def seal(self, interpreter: str) -> dict[str, Any] | None:
         """Return the program in JSON types, with a seal; None if it is too large to be stored.
 
         Args:
             interpreter: The version of the interpreter.
+
+        Raises:
+            NotRestored: The key cannot be read.
         """
+        if len(self.state) > MAX_STATE:
+            return None
         content = {
             "call": self.call,
-            "form": FORM,
-            "host": __version__,
-            "interpreter": interpreter,
             "source": self.source,
             "printed": self.printed,
             "state": base64.b64encode(self.state).decode(),
             "waiting": [[call.id, call.line, call.pending.to_dict()] for call in self.waiting],
             "ended": list(self.ended),
             "taint": self.taint,
+            "attachments": self.attachments,
+            "snippets": self.snippets,
         }
-        text = _write(content)
-        if len(self.state) > MAX_STATE or len(text) > MAX_ALL:
-            return None
-        return {**content, "seal": _compute_seal(text)}
+        return seal(SealedKind.PAUSED, content, interpreter)
 
 
 def restore(data: Mapping[str, Any], interpreter: str, call: str) -> PausedSnippet:
@@ -94,13 +78,7 @@ def restore(data: Mapping[str, Any], interpreter: str, call: str) -> PausedSnipp
     Raises:
         NotRestored: It was changed, sealed by another user, or paused by another version.
     """
-    content = {name: value for name, value in data.items() if name != "seal"}
-    text = _write(content)
-    # Before anything of it is read: only what this user's programs have written is.
-    if len(text) > MAX_ALL or not hmac.compare_digest(_compute_seal(text), str(data.get("seal"))):
-        raise NotRestored("what was stored of it is not what this program has stored, or was stored for another user")
-    if (content["form"], content["host"], content["interpreter"]) != (FORM, __version__, interpreter):
-        raise NotRestored("it was paused by another version of this program")
+    content = open_sealed(SealedKind.PAUSED, data, interpreter)
     if content["call"] != call:
         raise NotRestored("what was stored belongs to another program")
     waiting = tuple(
@@ -115,24 +93,6 @@ def restore(data: Mapping[str, Any], interpreter: str, call: str) -> PausedSnipp
         waiting,
         tuple(content["ended"]),
         expect_text(content["taint"]),
+        content["attachments"],
+        content["snippets"],
     )
-
-
-def _write(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, sort_keys=True)
-
-
-def _compute_seal(text: str) -> str:
-    try:
-        key = read_or_make_key(find_key_folder() / "seal.key")
-    except OSError as error:
-        log.warning("snippet_key_not_stored", error=type(error).__name__)
-        raise NotRestored("the key that seals paused programs cannot be read") from error
-    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-
-
-def find_key_folder() -> Path:
-    """Return the user's folder for the key of paused programs."""
-    import platformdirs
-
-    return Path(platformdirs.user_state_dir("dial-client"), "snippets")

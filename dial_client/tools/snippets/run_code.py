@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from dial_client.hooks import call_context
+from dial_client.hooks.call_context import CallContext
+from dial_client.hooks.owners import find_owner
 from dial_client.messages.message import Failure, PendingApproval, ToolCallResult, ToolSpec
 from dial_client.servers.session import OnCallProgress
 from dial_client.settings.config_types import ServerSettings, Transport
@@ -17,9 +21,11 @@ from dial_client.tools.approval import Approval
 from dial_client.tools.catalog import RUN_CODE, SEARCH_TOOLS, Catalog, Route, build_host_tool
 from dial_client.tools.executor import ToolExecutor, WaitingCalls
 from dial_client.tools.snippets import call_values
-from dial_client.tools.snippets.paused_snippet import NotRestored, restore
+from dial_client.tools.snippets.kept_names import restore_names
+from dial_client.tools.snippets.paused_snippet import restore
 from dial_client.tools.snippets.sandbox import MAX_SOURCE, Sandbox
 from dial_client.tools.snippets.snippet_run import ChangeArguments, SnippetRun, SnippetTools
+from dial_client.tools.snippets.state_seal import NotRestored
 from dial_client.tools.snippets.tool_stubs import HEAD, to_function_names, write_stub
 
 _GUIDE = """\
@@ -39,21 +45,34 @@ collections, datetime, itertools, json, math, random, re, typing. `gather` takes
 raises an exception; PermissionError: the user or a rule has refused the call, so do not try it again.
 - Print or return only what is needed. `[image 1: …]` in a result stands for an image; print it to see the image.
 - Each program begins without the variables of the last one."""
+_KEEPS = "With `keep`, it begins with what the last one with `keep` has left."
 _SEARCHED = f"- Not all functions are listed. `{SEARCH_TOOLS}` finds others, which can be called from then on."
-_CODE = {
-    "type": "object",
-    "properties": {"code": {"type": "string", "description": "The Python program.", "maxLength": MAX_SOURCE}},
-    "required": ["code"],
+_CODE = {"type": "string", "description": "The Python program.", "maxLength": MAX_SOURCE}
+_KEEP = {
+    "type": "boolean",
+    "description": "Begin with the variables and functions of the last program with `keep`, and leave those of this "
+    "one for the next. Default: false.",
 }
+_TWO_KEEP = (
+    "Not run: another program with `keep` of this reply has not ended. Write one program, or one after the other."
+)
 # The most functions that are declared to the type checker before a snippet names some of them.
 MAX_WARMED = 200
 # The time of a snippet is that of its turn and of its calls; its processor time has a limit of its own.
 _SETTINGS = ServerSettings("", Transport.STDIO, tool_timeout=math.inf)
 
 
-def build_code_spec(more: str = "") -> ToolSpec:
-    """Return the tool for the model; its description ends with more text."""
-    return build_host_tool(RUN_CODE, f"{_GUIDE}\n{more}".rstrip(), _CODE)
+def build_code_spec(more: str = "", *, keeps: bool = False) -> ToolSpec:
+    """Return the tool for the model.
+
+    Args:
+        more: The end of its description.
+        keeps: Whether programs can leave names for the next one.
+    """
+    properties = {"code": _CODE, "keep": _KEEP} if keeps else {"code": _CODE}
+    schema = {"type": "object", "properties": properties, "required": ["code"]}
+    guide = f"{_GUIDE} {_KEEPS}" if keeps else _GUIDE
+    return build_host_tool(RUN_CODE, f"{guide}\n{more}".rstrip(), schema)
 
 
 def build_code_executor(
@@ -64,6 +83,7 @@ def build_code_executor(
     hidden: Collection[str] = (),
     restore: ChangeArguments | None = None,
     waiting: WaitingCalls = MappingProxyType({}),
+    kept: tuple[str, Mapping[str, Any]] | None = None,
 ) -> ToolExecutor:
     """Return an executor of ``run_code`` alone, outside of a turn.
 
@@ -74,11 +94,12 @@ def build_code_executor(
         hidden: The offered names of tools of the catalog that they cannot call.
         restore: Changes the arguments of each call before the call is judged; None for none.
         waiting: The snippet that waits for the answer about one of its calls.
+        kept: The names for snippets with ``keep``, as of `find_kept`; None if they cannot keep names.
     """
-    code = CodeTool(sandbox, catalog, frozenset(hidden), restore)
+    code = CodeTool(sandbox, catalog, frozenset(hidden), restore, kept)
     code.use_executor(executor)
     code.set_paused(waiting)
-    own = Catalog(routes={RUN_CODE: Route(code, build_code_spec())})
+    own = Catalog(routes={RUN_CODE: Route(code, build_code_spec(keeps=kept is not None))})
     return replace(executor, catalog=lambda: own)
 
 
@@ -102,6 +123,7 @@ class CodeTool:
         catalog: Returns the tools that snippets can call; ``run_code`` is none of them.
         hidden: The offered names of tools of the catalog that they cannot call.
         restore: Changes the arguments of each call before the call is judged; None for none.
+        kept: The names for snippets with ``keep``, as of `find_kept`; None if they cannot keep names.
     """
 
     name = ""
@@ -110,6 +132,7 @@ class CodeTool:
     _catalog: Callable[[], Catalog]
     _hidden: frozenset[str] = frozenset()
     _restore: ChangeArguments | None = None
+    _kept: tuple[str, Mapping[str, Any]] | None = None
 
     def __post_init__(self) -> None:
         # The last catalog, with the names of its functions.
@@ -118,6 +141,8 @@ class CodeTool:
         self._stubs: tuple[Catalog | None, str] = (None, "")
         self._executor: ToolExecutor | None = None
         self._paused: dict[str, tuple[PendingApproval | None, Approval | None]] = {}
+        # The id of the snippet that keeps names, and has not ended.
+        self._keeping = ""
 
     def use_executor(self, executor: ToolExecutor) -> None:
         """Make the calls of snippets as this executor makes calls, with its scope."""
@@ -150,7 +175,7 @@ class CodeTool:
         """
         searched = f"{_SEARCHED}\n" if is_searched else ""
         functions = describe_functions(tools, self.get_names())
-        return build_code_spec(f"{searched}\n{functions}")
+        return build_code_spec(f"{searched}\n{functions}", keeps=self._kept is not None)
 
     def describe_found(self, tools: Sequence[ToolSpec]) -> str:
         """Return what the model reads about tools that it has found: their declarations."""
@@ -163,26 +188,71 @@ class CodeTool:
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnCallProgress) -> ToolCallResult:  # noqa: ARG002
         """Run a snippet, and return its result without an id."""
         context = call_context.find_current()
-        assert context is not None and context.emit is not None and self._executor is not None
-        names, source = self.get_names(), arguments["code"]
-        tools = SnippetTools(names, self._find_tool, self._restore)
-        asked, answer = self._paused.pop(context.call_id, (None, None))
-        stubs = ""
-        if asked is None or asked.snippet is None:
-            stubs = self._write_all_stubs() or self._write_stubs(source, names)
-        # Without declarations the worker is a new one: a prepared worker takes no stored state, and types were checked.
-        session = await self._sandbox.open_session(stubs, names.__contains__)
+        assert context is not None
         try:
-            run = SnippetRun(context.call_id, session, tools, self._executor, context.emit, context.turn)
-            if asked is None or asked.snippet is None:
-                return await run.run(source)
-            return await run.resume(restore(asked.snippet, session.version, context.call_id), asked, answer)
+            asked, answer = self._paused.pop(context.call_id, (None, None))
+            if asked is not None and asked.snippet is not None:
+                return await self._resume(context, asked, answer)
+            if arguments.get("keep") is True and self._kept is not None:
+                return await self._run_with_names(context, arguments["code"], *self._kept)
+            return await self._run(context, arguments["code"])
+        finally:
+            self.warm()
+
+    async def _run(self, context: CallContext, source: str) -> ToolCallResult:
+        async with self._open_run(context, self._declare(source)) as (run, _):
+            return await run.run(source)
+
+    async def _run_with_names(
+        self, context: CallContext, source: str, call: str, sealed: Mapping[str, Any]
+    ) -> ToolCallResult:
+        """Run a snippet with the names that the snippet of an earlier call has left, and keep its own."""
+        if self._keeping:
+            return ToolCallResult.failed("", Failure.NOT_RUN, _TWO_KEEP)
+        self._keeping = context.call_id
+        # The types are checked in the prepared worker, which takes no stored state: the snippet runs in another one.
+        result: ToolCallResult
+        try:
+            async with self._open_run(context, None) as (run, version):
+                kept = restore_names(sealed, version, call, find_owner())
+                check = partial(self._sandbox.check_types, source, self._declare(source), kept.names)
+                result = await run.run_with(kept, source, check)
+        except NotRestored as problem:
+            text = f"Not run: the names of the last program cannot be used: {problem}. The next one begins without."
+            result = replace(ToolCallResult.failed("", Failure.NOT_RUN, text), kept={})
+        finally:
+            self._keeping = ""
+        if result.pending is not None:
+            self._keeping = context.call_id  # until the turn goes on with the answer
+        if result.kept is not None:
+            self._kept = (context.call_id, result.kept)
+        return result
+
+    async def _resume(self, context: CallContext, asked: PendingApproval, answer: Approval | None) -> ToolCallResult:
+        # Without declarations the worker is a new one: a prepared worker takes no stored state, and types were checked.
+        try:
+            async with self._open_run(context, "") as (run, version):
+                paused = restore(asked.snippet or {}, version, context.call_id)
+                result = await run.resume(paused, asked, answer)
         except NotRestored as problem:
             text = f"The program waited for an approval, and cannot go on: {problem}. Calls before it have run."
             return ToolCallResult.failed("", Failure.NOT_RUN, text)
+        if result.kept is not None and self._kept is not None:
+            self._kept = (context.call_id, result.kept)
+        return result
+
+    @asynccontextmanager
+    async def _open_run(self, context: CallContext, stubs: str | None) -> AsyncIterator[tuple[SnippetRun, str]]:
+        """Open the run of a snippet, with the version of the interpreter; the arguments are those of `open_session`."""
+        assert context.emit is not None and self._executor is not None
+        names = self.get_names()
+        tools = SnippetTools(names, self._find_tool, self._restore)
+        session = await self._sandbox.open_session(stubs, names.__contains__)
+        try:
+            run = SnippetRun(context.call_id, session, tools, self._executor, context.emit, context.turn)
+            yield run, session.version
         finally:
             session.close()
-            self.warm()
 
     def warm(self) -> None:
         """Prepare the sandbox for the next snippet, if all functions can be declared before it is known."""
@@ -198,8 +268,11 @@ class CodeTool:
             self._stubs = (catalog, HEAD + functions if functions else "")
         return self._stubs[1]
 
-    def _write_stubs(self, source: str, names: Mapping[str, str]) -> str:
-        """Return the declarations of the functions that a snippet names, for the type checker."""
+    def _declare(self, source: str) -> str:
+        """Return the declarations of all functions, or of those that a snippet names, for the type checker."""
+        if stubs := self._write_all_stubs():
+            return stubs
+        names = self.get_names()
         words = set(re.findall(r"\w+", source))
         routes = self._catalog().routes
         tools = [routes[tool].spec for function, tool in names.items() if function in words and tool in routes]

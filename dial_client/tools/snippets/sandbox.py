@@ -10,10 +10,11 @@ one person, is left for the next.
 from __future__ import annotations
 
 import importlib.util
+import keyword
 import re
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -44,8 +45,9 @@ _MAX_ADDRESS_SPACE = 2_000_000_000
 _WATCHDOG_SECONDS = STEP_SECONDS + 10.0
 # The interpreter's words for a limit: its "turn" is the time between two calls, and would be taken for a turn of ours.
 _TIME_LIMIT = re.compile(r"(turn|feed) time limit exceeded: \S+ > \S+")
-# The name of the snippet in error messages.
+# The name of the snippet in error messages, and a place in it.
 _NAME = "snippet.py"
+_PLACE = re.compile(rf"^{re.escape(_NAME)}:(\d+):", re.MULTILINE)
 
 ResultT = TypeVar("ResultT")
 
@@ -56,12 +58,15 @@ class SnippetError(Exception):
     Args:
         text: The problem for the model, with the line and the expression.
         summary: The problem in one line.
+        leaves_names: Whether the snippet has failed with an exception of its own, and its names can be kept.
     """
 
-    def __init__(self, text: str, summary: str) -> None:
+    def __init__(self, text: str, summary: str, *, leaves_names: bool = False) -> None:
         super().__init__(summary)
         self.text = text
         """The problem for the model, with the line and the expression."""
+        self.leaves_names = leaves_names
+        """Whether the snippet has failed with an exception of its own, and its names can be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ class SandboxCall:
     positional: tuple[Any, ...]
     keywords: Mapping[str, Any]
     line: int
-    """The line of the call, from 1."""
+    """The line of the call, from 1; 0 for a call in a function that an earlier snippet has defined."""
     expression: str
     """The text of the call."""
 
@@ -152,7 +157,7 @@ class Sandbox:
                 from pydantic_monty import Monty
 
                 pool = Monty(
-                    max_processes=MAX_SNIPPETS + MAX_THREADS,
+                    max_processes=MAX_SNIPPETS + 2 * MAX_THREADS,
                     max_checkouts_per_worker=1,
                     request_timeout=_WATCHDOG_SECONDS,
                     checkout_timeout=_WATCHDOG_SECONDS,
@@ -160,11 +165,44 @@ class Sandbox:
                 pool.__enter__()
                 self._pool = pool
 
-    async def open_session(self, stubs: str, is_function: Callable[[str], bool]) -> SandboxSession:
+    async def check_types(self, source: str, stubs: str, names: Sequence[str]) -> None:
+        """Check the types of a snippet that is run in a session without declarations.
+
+        The names of earlier snippets have any type. Nothing of the snippet runs: it would begin after the first call.
+
+        Args:
+            source: The source of the snippet.
+            stubs: The declarations of the functions.
+            names: The names of earlier snippets.
+
+        Raises:
+            SnippetError: The snippet was refused.
+        """
+        from pydantic_monty import MontyError, MontyTypingError
+
+        # This first line also stops the snippet, because nobody answers the call.
+        targets = "".join(f"{name} = " for name in names if name != "kept_names")
+        begun = f"{targets}kept_names()\n{source}"
+
+        def check() -> None:
+            # Without a place among the snippets: the snippet has one.
+            session = self._take(stubs)
+            try:
+                session.feed_start(begun)
+            except MontyTypingError as error:
+                raise _explain(error, lines_before=1) from None
+            except MontyError as error:  # also a syntax error, which names its line when the snippet is to run
+                log.debug("snippet_not_checked", error=type(error).__name__)
+            finally:
+                session.__exit__(None, None, None)
+
+        await to_thread.run_sync(check, abandon_on_cancel=True, limiter=self._threads)
+
+    async def open_session(self, stubs: str | None, is_function: Callable[[str], bool]) -> SandboxSession:
         """Return a session for one snippet, which the caller closes.
 
         Args:
-            stubs: The declarations of the functions, for the type checker.
+            stubs: The declarations of the functions, for the type checker; None to check no types.
             is_function: Returns whether there is a function of a name.
         """
         await self._slots.acquire()
@@ -205,7 +243,7 @@ class Sandbox:
         if left is not None:
             left.__exit__(None, None, None)
 
-    def _take(self, stubs: str) -> Any:
+    def _take(self, stubs: str | None) -> Any:
         """Return the prepared worker for these declarations, or another one."""
         session = None
         with self._lock:
@@ -221,7 +259,7 @@ class Sandbox:
                 return session
         return self._check_out(stubs)
 
-    def _check_out(self, stubs: str) -> Any:
+    def _check_out(self, stubs: str | None) -> Any:
         self.prepare()
         limits = {
             "max_feed_duration_secs": SNIPPET_SECONDS,
@@ -234,7 +272,7 @@ class Sandbox:
         session = self._pool.checkout(
             script_name=_NAME,
             limits=limits,
-            type_check=True,
+            type_check=stubs is not None,
             type_check_stubs=stubs,
             type_check_format="concise",
             os_policy={"sleep": "zero"},
@@ -274,6 +312,10 @@ class SandboxSession:
         self._session: Any = None
         self._snapshot: Any = None
         self._source = b""
+        # The interpreter's name of the source, if names of earlier snippets are there; else empty.
+        self._input = ""
+        # The calls that have no result yet, whether they are awaited or not.
+        self._open: set[int] = set()
         self._is_closed = False
         # Held by the thread of a step, so that a session is closed after the step.
         self._busy = threading.Lock()
@@ -329,6 +371,7 @@ class SandboxSession:
 
     async def resume(self, results: Mapping[int, CallValue]) -> Step:
         """Continue with the results of some of the pending calls. Raises as `start`."""
+        self._open.difference_update(results)
         answers = {id_: _to_answer(result) for id_, result in results.items()}
         snapshot = self._snapshot
         return await self.run_in_thread(lambda: self._advance(lambda: snapshot.resume(answers)))
@@ -348,22 +391,80 @@ class SandboxSession:
             raise _explain(error) from None
         return data
 
-    async def load(self, state: bytes, source: str, printed: str) -> Step:
+    async def load_names(self, state: bytes, snippets: int) -> None:
+        """Begin with the names that earlier snippets have left, in a session without a snippet and declarations.
+
+        Args:
+            state: What `dump_names` has returned, unchanged; empty for none.
+            snippets: The number of these snippets.
+
+        Raises:
+            SnippetError: The state cannot be loaded.
+        """
+        from pydantic_monty import MontyError
+
+        self._input = f"<python-input-{snippets}>"
+        if not state:
+            return
+        try:
+            await self.run_in_thread(lambda: self._session.load_session(state))
+        except MontyError as error:
+            raise _explain(error) from None
+
+    async def dump_names(self) -> bytes:
+        """Return the state after a snippet that has ended, or failed with an exception; empty if it is too large.
+
+        Raises:
+            SnippetError: A call has no result.
+        """
+        from pydantic_monty import MontyError
+
+        if self._open:
+            # The interpreter counts the calls of each snippet anew: it would take the result of another call for it.
+            text = "a call was not awaited up to its result"
+            raise SnippetError(text, text)
+        try:
+            state: bytes = await self.run_in_thread(self._session.dump)
+        except MontyError as error:
+            log.debug("snippet_names_not_kept", error=type(error).__name__)
+            return b""
+        return state
+
+    async def list_names(self) -> tuple[str, ...]:
+        """Return the names of the snippet, which has ended or failed with an exception.
+
+        Raises:
+            SnippetError: It has made the list impossible.
+        """
+        from pydantic_monty import MontyError
+
+        try:
+            found = await self.run_in_thread(lambda: self._session.feed_run("[*locals()]", print_callback=self._print))
+        except MontyError as error:
+            raise SnippetError(str(error), "its names cannot be listed") from None
+        return tuple(name for name in found if is_name(name))
+
+    async def load(self, state: bytes, source: str, printed: str, snippets: int | None = None) -> Step:
         """Restore a suspended snippet from `dump`, in a session without a snippet.
 
         Args:
             state: What `dump` has returned, unchanged: the interpreter does not protect itself from other bytes.
             source: The source of the snippet.
             printed: What the snippet had printed.
+            snippets: The number of earlier snippets whose names it has; None if it began without names.
 
         Raises:
             SnippetError: The state cannot be restored, as after an update of the interpreter.
         """
         self._source = source.encode()
+        self._input = "" if snippets is None else f"<python-input-{snippets}>"
         self._print("stdout", printed)
-        return await self.run_in_thread(
+        step = await self.run_in_thread(
             lambda: self._advance(lambda: self._session.load_snapshot(state, print_callback=self._print))
         )
+        if isinstance(step, Suspended):
+            self._open.update(step.pending)
+        return step
 
     def _advance(self, begin: Callable[[], Any]) -> Step:
         """Run the snippet until it ends or waits for results; answer what it asks besides. Runs in a thread."""
@@ -388,6 +489,7 @@ class SandboxSession:
                     snapshot = snapshot.resume({"exc_type": "NameError", "message": text})
                 else:
                     calls.append(self._to_call(snapshot))
+                    self._open.add(snapshot.call_id)
                     snapshot = snapshot.resume({"future": ...})
         except MontyError as error:
             raise _explain(error) from None
@@ -405,13 +507,14 @@ class SandboxSession:
 
     def _to_call(self, snapshot: Any) -> SandboxCall:
         start, end = snapshot.position.start, snapshot.position.end
+        is_own = self._input in ("", snapshot.position.filename)
         return SandboxCall(
             snapshot.call_id,
             snapshot.function_name,
             snapshot.args,
             snapshot.kwargs,
-            self._source.count(b"\n", 0, start) + 1,
-            self._source[start:end].decode(errors="replace"),
+            self._source.count(b"\n", 0, start) + 1 if is_own else 0,
+            self._source[start:end].decode(errors="replace") if is_own else "",
         )
 
     def close(self) -> None:
@@ -436,12 +539,24 @@ def _to_answer(result: CallValue) -> dict[str, Any]:
     return {"return_value": result.value}
 
 
-def _explain(error: Any) -> SnippetError:
-    """Return what the model reads about an error of the interpreter."""
-    from pydantic_monty import MontyCrashedError, MontyTypingError
+def is_name(name: object) -> bool:
+    """Return whether a value is the name of a variable, as the interpreter lists it."""
+    return isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)
+
+
+def _explain(error: Any, lines_before: int = 0) -> SnippetError:
+    """Return what the model reads about an error of the interpreter.
+
+    Args:
+        error: The error.
+        lines_before: The number of lines before the snippet in what was checked.
+    """
+    from pydantic_monty import MontyCrashedError, MontyRuntimeError, MontyTypingError
 
     if isinstance(error, MontyTypingError):
         problems = error.display().strip()
+        if lines_before:
+            problems = _PLACE.sub(lambda found: f"{_NAME}:{int(found[1]) - lines_before}:", problems)
         return SnippetError(
             f"Not run, because the types do not fit:\n{problems}", problems.partition("\n")[0] or "the types do not fit"
         )
@@ -450,7 +565,12 @@ def _explain(error: Any) -> SnippetError:
         text = "The snippet used up its time or its memory, and was ended."
         return SnippetError(text, text)
     texts = (error.display().strip() if hasattr(error, "display") else str(error), str(error))
-    return SnippetError(*(_TIME_LIMIT.sub(_describe_time_limit, text) for text in texts))
+    # A limit stops the interpreter in the middle of its work, with what it then has in its hands.
+    is_limit = _TIME_LIMIT.search(texts[1]) or isinstance(error.exception(), MemoryError)
+    return SnippetError(
+        *(_TIME_LIMIT.sub(_describe_time_limit, text) for text in texts),
+        leaves_names=isinstance(error, MontyRuntimeError) and not is_limit,
+    )
 
 
 def _describe_time_limit(found: re.Match[str]) -> str:

@@ -14,11 +14,13 @@ from typing import Any
 
 import anyio
 
+from dial_client.hooks.owners import find_owner
 from dial_client.messages.citations import Citation
 from dial_client.messages.events import Emit, Event, ToolCallFinished, ToolCallStarted
 from dial_client.messages.message import (
     Failure,
     PendingApproval,
+    TextPart,
     ToolCallRequest,
     ToolCallResult,
     ToolSpec,
@@ -28,10 +30,12 @@ from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.tools.approval import Approval
 from dial_client.tools.executor import ToolExecutor
-from dial_client.tools.result_content import cut
+from dial_client.tools.result_content import cut, join_parts
 from dial_client.tools.snippets.call_values import Attachments, build_content, to_arguments, to_call_value
+from dial_client.tools.snippets.kept_names import KeptNames
 from dial_client.tools.snippets.paused_snippet import PausedSnippet, WaitingCall
 from dial_client.tools.snippets.sandbox import CallValue, SandboxCall, SandboxSession, SnippetError, Step, Suspended
+from dial_client.tools.snippets.state_seal import MAX_STATE, NotRestored
 
 # The most calls of a snippet.
 MAX_CALLS = 500
@@ -103,6 +107,8 @@ class SnippetRun:
         self._taint = ""
         self._citations: tuple[Citation, ...] = ()
         self._source, self._ended = "", tuple[str, ...]()
+        # The number of earlier snippets whose names this one has; None if it keeps no names.
+        self._snippets: int | None = None
         # The calls of a paused snippet, which are decided when it goes on.
         self._waiting: dict[str, tuple[PendingApproval, Approval | None]] = {}
 
@@ -113,6 +119,32 @@ class SnippetRun:
         the whole program.
         """
         self._source = source
+        return await self._conclude(partial(self._session.start, source))
+
+    async def run_with(self, kept: KeptNames, source: str, check: Callable[[], Awaitable[None]]) -> ToolCallResult:
+        """Run the snippet as `run`, with the names of earlier snippets, and keep its own in the result.
+
+        Args:
+            kept: The names.
+            source: The source.
+            check: Checks the types of the snippet; raises a `SnippetError`.
+
+        Raises:
+            NotRestored: The names cannot be loaded; nothing has run.
+        """
+        self._taint, self._attachments = kept.taint, Attachments(kept.attachments)
+        # Also the words of an error may be made of what earlier programs have read.
+        self._executor.add_taint(kept.taint)
+        self._source = source
+        try:
+            await check()
+        except SnippetError as error:
+            return self._complete(self._describe_failure(error))
+        try:
+            await self._session.load_names(kept.state, kept.snippets)
+        except SnippetError as error:
+            raise NotRestored("the interpreter cannot load what was stored") from error
+        self._snippets = kept.snippets
         return await self._conclude(partial(self._session.start, source))
 
     async def resume(self, paused: PausedSnippet, asked: PendingApproval, answer: Approval | None) -> ToolCallResult:
@@ -126,13 +158,15 @@ class SnippetRun:
         self._source, self._taint, self._ended = paused.source, paused.taint, paused.ended
         # The message that had this mark is no longer in the history: it is being replaced.
         self._executor.add_taint(paused.taint)
+        self._attachments, self._snippets = Attachments(paused.attachments), paused.snippets
         for call in paused.waiting:
             request = call.pending.call
             self._calls[call.id] = SnippetCall(request, call.line, _NOT_BEGUN)
             # The person has seen what is stored beside the sealed program, which must be what the program asks.
             own = replace(asked, snippet=None) == call.pending
             self._waiting[request.id] = (call.pending, answer if own else None)
-        return await self._conclude(partial(self._session.load, paused.state, paused.source, paused.printed))
+        load = self._session.load
+        return await self._conclude(partial(load, paused.state, paused.source, paused.printed, paused.snippets))
 
     async def _conclude(self, begin: Callable[[], Awaitable[Step]]) -> ToolCallResult:
         try:
@@ -141,9 +175,43 @@ class SnippetRun:
                 return replace(value, taint=self._taint)
             content = build_content(self._session.printed, value, self._attachments)
             result = ToolCallResult("", success=True, content=content, value=value)
+            if self._snippets is not None:
+                result = await self._keep(result, self._snippets)
         except SnippetError as error:
             result = self._describe_failure(error)
+            if self._snippets is not None:
+                result = await self._keep(result, self._snippets, _FAILED if error.leaves_names else _STOPPED)
+        return self._complete(result)
+
+    def _complete(self, result: ToolCallResult) -> ToolCallResult:
         return replace(result, taint=self._taint, citations=self._citations)
+
+    async def _keep(self, result: ToolCallResult, snippets: int, note: str = "") -> ToolCallResult:
+        """Return the result with the names of the snippet, or with a note why they are not kept.
+
+        Args:
+            result: The result.
+            snippets: The number of earlier snippets whose names are among them.
+            note: What the model has to know if they are kept; `_STOPPED` if they are not sound.
+        """
+        kept: Mapping[str, Any] | None = None
+        try:
+            if note != _STOPPED:
+                kept = await self._seal_names(snippets)
+                note = note if kept else _NAMES_TOO_LARGE
+        except (SnippetError, NotRestored) as problem:
+            note = f"[The names of this program are not kept, because {problem}. Those kept before it stay.]"
+        parts = [TextPart(result.content)] if isinstance(result.content, str) else list(result.content)
+        return replace(result, content=join_parts([*parts, TextPart(note)]), kept=kept)
+
+    async def _seal_names(self, snippets: int) -> Mapping[str, Any]:
+        """Return the names of the snippet, sealed; without any entry if they are too large."""
+        state = await self._session.dump_names()
+        if not 0 < len(state) <= MAX_STATE:
+            return {}
+        names = await self._session.list_names()
+        kept = KeptNames(state, names, snippets + 1, self._attachments.count, self._taint)
+        return kept.seal(self._session.version, self._id, find_owner()) or {}
 
     async def _run_to_end(self, begin: Callable[[], Awaitable[Step]]) -> object:
         """Return the value of the snippet, or the result of one that is paused."""
@@ -218,8 +286,14 @@ class SnippetRun:
             waiting,
             tuple(self._list_calls(pending)),
             self._taint,
+            self._attachments.count,
+            self._snippets,
         )
-        sealed = paused.seal(self._session.version)
+        try:
+            sealed = paused.seal(self._session.version)
+        except NotRestored as problem:
+            text = f"The program cannot wait for an approval: {problem}."
+            raise SnippetError(text, text) from problem
         if sealed is None:
             raise SnippetError(_TOO_LARGE, _TOO_LARGE)
         # One question at a time: the others are asked when the snippet goes on.
@@ -229,7 +303,8 @@ class SnippetRun:
         yield from self._ended
         for id_, call in self._calls.items():
             if id_ not in left_out:
-                yield f"- line {call.line}, {call.request.name}: {call.state}"
+                place = f"line {call.line}" if call.line else "in a function of an earlier program"
+                yield f"- {place}, {call.request.name}: {call.state}"
 
     def _settle(self, call: SnippetCall, result: ToolCallResult) -> None:
         tool = self._tools.find(call.request.name) or ToolSpec(call.request.name, "", {})
@@ -276,4 +351,10 @@ class SnippetRun:
 
 
 _TOO_LARGE = "The program cannot wait for an approval, because its variables are too large to be stored."
+_NAMES_TOO_LARGE = (
+    "[The names of this program are too large to be kept, and those kept before it are gone too: the next program "
+    "begins without names.]"
+)
+_FAILED = "[The names that the program had then are kept.]"
+_STOPPED = "[The names of this program are not kept. Those kept before it stay.]"
 _NOT_BEGUN, _RUNNING = "was not made", "was cancelled: it may have done its work"
