@@ -168,7 +168,11 @@ def model_endpoint(answers: Sequence[Answer], described: Raw | Bytes | None = No
                         break
             open_sockets.discard(self.request)
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler, bind_and_activate=True) as server:
+    class Server(socketserver.ThreadingTCPServer):
+        # A connection that does not fit in the queue is tried again after seconds.
+        request_queue_size = 256
+
+    with Server(("127.0.0.1", 0), Handler, bind_and_activate=True) as server:
         endpoint.url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

@@ -10,12 +10,18 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 _PROXIES = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY")
+_PROXY_SCHEMES = ("all", "https", "http")
 
 
 def needs_no_proxy(url: str) -> bool:
-    """Return True if ``NO_PROXY`` names the host of a URL; a proxy that cannot be used does not matter to it then."""
+    """Return True if there is no proxy, or ``NO_PROXY`` names the host of a URL.
+
+    A proxy that cannot be used does not matter to the host then.
+    """
     from urllib.request import getproxies, proxy_bypass
 
+    if getproxies().keys().isdisjoint(_PROXY_SCHEMES):
+        return True
     parts = urlsplit(url)
     host = parts.hostname or ""
     if proxy_bypass(host) or proxy_bypass(parts.netloc.rpartition("@")[2]):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.abc
 import httpx2
 import pytest
 
@@ -166,6 +167,28 @@ async def test_a_connection_is_reused_even_after_error_responses() -> None:
         await provider.aclose()
 
     assert endpoint.connections == 1
+
+
+async def test_the_head_and_the_body_of_a_request_arrive_together() -> None:
+    requests: list[bytes] = []
+
+    async def answer(client: anyio.abc.ByteStream) -> None:
+        async with client:
+            requests.append(await client.receive())
+            await client.send(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, answer)
+        provider = provider_of(f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}/v1")
+        with pytest.raises(ProviderError):
+            await hear(provider)
+        await provider.aclose()
+        group.cancel_scope.cancel()
+
+    [request] = requests
+    head, _, body = request.partition(b"\r\n\r\n")
+    assert f"content-length: {len(body)}".encode() in head.lower()
+    assert json.loads(body)["model"] == "m"
 
 
 async def test_as_many_requests_reach_the_endpoint_at_once_as_are_made() -> None:

@@ -121,7 +121,8 @@ class RequestTransport(ABC):
         Raises:
             httpx2.HTTPError: The connection broke before the end of the body.
         """
-        return response.aiter_bytes()
+        stream: Any = response.stream
+        return response.aiter_bytes() if "content-encoding" in response.headers else aiter(stream)
 
     def _build_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> retry_policy.FailedRequest:
         error = provider_errors.build_refusal_error(self.endpoint, status, headers, body)
@@ -141,7 +142,12 @@ class RequestTransport(ABC):
 class HttpTransport(RequestTransport):
     """The connections to one endpoint."""
 
-    def _create_client(self) -> httpx2.AsyncClient:
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        # What the URL and the headers were built from, and both: reading an address takes longer than sending to it.
+        self._head: tuple[tuple[Endpoint, str, bool], httpx2.URL, httpx2.Headers] | None = None
+
+    def _create_client(self) -> httpx2.AsyncBaseTransport:
         from dial_client.providers.http.http_client import make_client
 
         return make_client(self.endpoint.base_url, is_local=self.endpoint.is_local)
@@ -200,24 +206,31 @@ class HttpTransport(RequestTransport):
         client = await self._get_client()
         import httpx2
 
-        from dial_client.providers.http.http_client import CleanlyClosedStream
-
         timeout = httpx2.Timeout(idle_timeout, connect=CONNECT_TIMEOUT)
         extensions = {"timeout": timeout.as_dict()}
         try:
-            request = httpx2.Request(
-                method, self._build_url(path), headers=self._build_headers(body), content=body, extensions=extensions
-            )
-            # auth=None: otherwise httpx2 would send a password of .netrc for this host.
-            response: httpx2.Response = await client.send(request, stream=True, auth=None)
+            url, headers = self._build_head(path, has_body=body is not None)
+            request = httpx2.Request(method, url, headers=headers, content=body, extensions=extensions)
+            response: httpx2.Response = await client.handle_async_request(request)
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
             return self._build_connection_failure(error)
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = CleanlyClosedStream(response.stream)
         if response.is_success or returns_refusals:
             return response
         body = await _read_start(response, _MAX_ERROR_BODY, _ERROR_BODY_TIMEOUT)
         return self._build_refusal(response.status_code, response.headers, body)
+
+    def _build_head(self, path: str, *, has_body: bool) -> tuple[httpx2.URL, httpx2.Headers]:
+        """Return the URL and the headers of a request; the same objects as last time if nothing has changed."""
+        import httpx2
+
+        key = (self.endpoint, path, has_body)
+        if self._head is None or self._head[0] != key:
+            self._head = (
+                key,
+                httpx2.URL(self._build_url(path)),
+                httpx2.Headers(self._build_headers(has_body=has_body)),
+            )
+        return self._head[1:]
 
     def _build_url(self, path: str) -> str:
         base = urlsplit(self.endpoint.base_url)
@@ -225,7 +238,7 @@ class HttpTransport(RequestTransport):
         query = "&".join(part for part in (base.query, urlencode(self.endpoint.query)) if part)
         return urlunsplit((base.scheme, base.netloc, base.path.rstrip("/") + path, query, ""))
 
-    def _build_headers(self, body: bytes | None) -> dict[str, str]:
+    def _build_headers(self, *, has_body: bool) -> dict[str, str]:
         headers = {
             "accept": "text/event-stream, application/json",
             # Not brotli or zstd: httpx2 decodes them only with further packages.
@@ -233,7 +246,7 @@ class HttpTransport(RequestTransport):
             "user-agent": f"dial-client/{__version__}",
         }
         # A GET request without a body must not announce one: some gateways refuse it.
-        if body is not None:
+        if has_body:
             headers["content-type"] = "application/json"
         # Last, so that a profile may replace any header.
         return headers | dict(self.endpoint.headers)
