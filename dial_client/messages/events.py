@@ -220,6 +220,6 @@ def to_dict(event: Event) -> dict[str, Any]:
 
 
 def _to_json(value: Any) -> Any:
-    if isinstance(value, Message | ToolCallResult) and value.kept is not None:
+    if isinstance(value, Message) and value.kept is not None:
         value = replace(value, kept=None)  # for the next program, and not for who watches the turn
     return value.to_dict() if isinstance(value, App | Message | ToolCallRequest | ToolCallResult | Turn) else value

@@ -276,7 +276,7 @@ class ToolCallResult:
     """The agent that has the conversation after the call, or `MAIN`; empty for a call that changes nothing of it."""
     kept: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """The names that a program has left for the next one, sealed (`tools.snippets.kept_names`); without any entry if
-    those of earlier programs do not hold any more, None if they do."""
+    those of earlier programs do not hold any more, None if they do. Not in `to_dict`: the message has them."""
     value: Any = field(default=None, compare=False, repr=False)
     """The result as a value: the object that a function returned, or the structured content of a server's tool. None if
     there is none, and in a result that was stored, pickled or sent."""
@@ -292,7 +292,7 @@ class ToolCallResult:
     def to_dict(self) -> dict[str, Any]:
         """Return ``{"tool_call_id", "success", "content", "error"}``, and other fields if they are set.
 
-        These are ``failure``, ``taint``, ``app``, ``pending``, ``citations``, ``background``, ``handoff`` and ``kept``.
+        These are ``failure``, ``taint``, ``app``, ``pending``, ``citations``, ``background`` and ``handoff``.
         """
         content = content_to_json(self.content)
         rare: dict[str, Any] = {
@@ -310,7 +310,6 @@ class ToolCallResult:
             "content": content,
             "error": self.error,
             **{name: value for name, value in rare.items() if value},
-            **({} if self.kept is None else {"kept": dict(self.kept)}),
         }
 
     @classmethod
@@ -334,7 +333,6 @@ class ToolCallResult:
                 citations=parse_citations(data),
                 background=expect_text(data.get("background", "")),
                 handoff=expect_text(data.get("handoff", "")),
-                kept=_read_kept(data),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the result of a call: {error!r}") from error
@@ -487,7 +485,7 @@ class Message(VendorForms):
                 entry=StoredEntry.from_dict(data.get("entry")),
                 steers=bool(data.get("steers", False)),
                 agent=expect_optional_text(data.get("agent")) or "",
-                kept=_read_kept(data),
+                kept=None if data.get("kept") is None else expect_object(data["kept"]),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a message: {error!r}") from error
@@ -540,11 +538,6 @@ class ToolSpec:
 def _read_pending(data: Mapping[str, Any]) -> PendingApproval | None:
     pending = data.get("pending")
     return None if pending is None else PendingApproval.from_dict(pending)
-
-
-def _read_kept(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    kept = data.get("kept")
-    return None if kept is None else expect_object(kept)
 
 
 def find_pending_approvals(messages: Sequence[Message]) -> tuple[PendingApproval, ...]:

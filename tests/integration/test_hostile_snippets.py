@@ -6,8 +6,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dial_client import DialClient, ToolCallResult
-from tests.inner import sandbox
+from tests.inner import sandbox, state_seal
 
 MontyCrashedError = pytest.importorskip("pydantic_monty", reason="the extra 'code' is not installed").MontyCrashedError
 pytestmark = pytest.mark.anyio
@@ -117,9 +118,12 @@ def add(a: int) -> int:
 def short_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """End endless programs soon, and look for what they have written in a folder of their own."""
     monkeypatch.setattr(sandbox, "STEP_SECONDS", 0.3)
-    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(state_seal, "find_key_folder", lambda: tmp_path / "keys")
     yield
-    assert not list(tmp_path.iterdir())
+    assert not list(folder.iterdir())
 
 
 async def run_all(programs: list[str]) -> list[ToolCallResult]:
@@ -136,6 +140,19 @@ async def test_hostile_programs_fail_and_a_later_program_runs() -> None:
     assert max(len(str(result.content)) for result in results) < 60_000
     assert results[-1].value == 2
     assert dict(os.environ) == environment
+
+
+@pytest.mark.once
+async def test_hostile_programs_that_keep_their_names_fail_as_well_and_a_later_program_runs() -> None:
+    results: list[ToolCallResult] = []
+    kept: Mapping[str, Any] = {}
+    async with DialClient(tools=[add]) as dial:
+        for program in [*FAILING, "await add(a=1)"]:
+            results.append(await dial.run_code(program, kept=kept))
+            kept = kept if results[-1].kept is None else results[-1].kept
+            assert len(json.dumps(kept)) < 500_000
+    assert [program for program, result in zip(FAILING, results, strict=False) if result.success] == []
+    assert results[-1].value == 2
 
 
 async def test_a_program_that_computes_too_long_fails_with_the_bound_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,5 +301,9 @@ def test_any_text_is_a_program_that_ends(program: str) -> None:
         [result, after] = await run_all([program, "await add(a=1)"])
         assert result.success or result.error
         assert after.value == 2
+        async with DialClient(tools=[add]) as dial:
+            result = await dial.run_code(program, kept={})
+            assert result.success or result.error
+            assert (await dial.run_code("await add(a=1)", kept=result.kept or {})).success
 
     anyio.run(run)

@@ -29,6 +29,7 @@ from dial_client import (
 )
 from dial_client.testing import ScriptedProvider
 from tests.inner import KeptNames, sandbox, state_seal, to_dict
+from tests.support.http_service import serve
 from tests.support.kept_program import KeptJob
 from tests.support.servers.launch import raw
 
@@ -337,6 +338,34 @@ async def test_the_names_are_in_no_event() -> None:
     async with open_client(program("x = 'in no event'"), "Done.") as dial:
         events = [to_dict(event) async for event in dial.stream("go on")]
     assert [event["type"] for event in events if "seal" in json.dumps(event, default=str)] == ["finished"]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # a database needs it
+async def test_a_summary_takes_the_names_of_what_it_replaces(tmp_path: Path) -> None:
+    replies = [program("x = 1"), "One.", "Two.", "A summary.", program("x"), "3.", program("x"), "4."]
+    async with SQLStore(f"sqlite:///{tmp_path}/talk.db") as store, open_client(*replies) as dial:
+        manager = ConversationManager(dial, store)
+        conversation = await manager.create()
+        await manager.chat(conversation.id, "begin")
+        await manager.chat(conversation.id, "second")
+        assert await manager.compact(conversation.id, keep=1) is not None
+        [answer] = answers_of(await manager.chat(conversation.id, "third"))
+        assert "Name `x` used when not defined" in answer
+        assert await manager.restore(conversation.id, "compact")
+        assert answers_of(await manager.chat(conversation.id, "fourth")) == ["1"]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # a database needs it
+async def test_the_names_are_in_no_answer_of_the_service() -> None:
+    async with serve([program("x = 1"), "Done."] * 2, tools=(add,), tool_format="code") as server:
+        where = await server.conversation()
+        async with server.http.stream("POST", f"{where}/chat", json={"text": "go on"}) as answer:
+            streamed = "".join([text async for text in answer.aiter_text()])
+        read = [await server.json("GET", path) for path in (where, f"{where}/messages")]
+        read.append(await server.json("POST", f"{where}/chat", json={"text": "again", "stream": False}))
+    assert "run_code" in streamed and "run_code" in json.dumps(read[-1])
+    assert "seal" not in streamed
+    assert "seal" not in json.dumps(read)
 
 
 @pytest.mark.once

@@ -292,7 +292,9 @@ class ConversationRoutes:
         headers = {"x-turn-id": turn.id}
         if stream:
             return SSEResponse(stream_turn(turn, 0, self._model.name), headers)
-        return build_json_response((await turn.result()).to_dict(), headers=headers)
+        result = await turn.result()
+        shown = replace(result, messages=tuple(replace(message, kept=None) for message in result.messages))
+        return build_json_response(shown.to_dict(), headers=headers)
 
     async def _respond(self, request: Request, conversation_id: str, status: int = 200) -> Response:
         return build_json_response(view_to_dict(await self._find_runner(request).view(conversation_id)), status)
