@@ -1,6 +1,8 @@
 # The inner names of the package that tests use, each in one line: when a module moves, this list changes, and no test.
 # `inner.py` imports each name when a test asks for it.
 
+from dial_client.acp.editor_transport import EditorTransport as EditorTransport
+from dial_client.acp.editor_transport import OneLine as OneLine
 from dial_client.cli.approval.approval_box import ApprovalBox as ApprovalBox
 from dial_client.cli.approval.approval_prompt import KEYS as APPROVAL_KEYS
 from dial_client.cli.approval.approval_prompt import KEYS_FOR_REASON as KEYS_FOR_REASON

@@ -6,6 +6,7 @@ One process works in one folder, that of its first session: rules about paths ar
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -43,6 +44,7 @@ from acp.stdio import stdio_streams
 
 from dial_client.acp.editor_servers import EditorServer, read_editor_servers
 from dial_client.acp.editor_session import EditorSession, RequestPrompt, SessionCommand
+from dial_client.acp.editor_transport import EditorTransport, OneLine
 from dial_client.acp.permissions import EditorPerson
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
@@ -319,7 +321,7 @@ async def serve_editor(agent: EditorAgent, files: StandardFiles) -> None:
         agent: The agent.
         files: Standard input and output, which nothing else uses.
     """
-    real = sys.stdin, sys.stdout
+    real, shortened = (sys.stdin, sys.stdout), OneLine()
     with os.fdopen(files.input, "r") as given, os.fdopen(files.output, "w") as taken:
         # The package takes the files of `sys`.
         sys.stdin, sys.stdout = given, taken
@@ -327,8 +329,10 @@ async def serve_editor(agent: EditorAgent, files: StandardFiles) -> None:
             reader, writer = await stdio_streams(limit=_MAX_MESSAGE)
             if sys.platform != "win32":  # there the package writes to `sys.stdout` each time
                 sys.stdin, sys.stdout = real
-            await acp.run_agent(cast("Agent", agent), writer, reader)
+            logging.getLogger().addFilter(shortened)
+            await acp.run_agent(cast("Agent", agent), EditorTransport(reader, writer))
         finally:
+            logging.getLogger().removeFilter(shortened)
             sys.stdin, sys.stdout = real
             with anyio.CancelScope(shield=True):
                 await agent.aclose()

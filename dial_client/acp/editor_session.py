@@ -65,6 +65,7 @@ from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.settings.config_types import ServerSettings
 from dial_client.sinks.turn_frames import unwrap
+from dial_client.tools.skills.skill_lists import SkillSummary
 from dial_client.turns.turn_handle import TurnHandle
 
 # The option of a session that is its model.
@@ -122,11 +123,13 @@ class EditorSession:
     """The names of the models that the person can choose."""
     # The names of the servers' prompts as commands, without the slash.
     _prompts: frozenset[str] = frozenset()
+    # The names of the skills, by the names of their commands.
+    _skills: Mapping[str, str] = field(default_factory=dict)
     _turn: TurnHandle | None = None
     _is_cancelled: bool = False
 
     async def announce_commands(self) -> None:
-        """Tell the editor which commands there are: those of the user, and then those of servers, too."""
+        """Tell the editor which commands there are: those of the user, and then those of servers and skills, too."""
         own = [_to_available(*(each.name, each.description, each.arguments)) for each in self.commands.values()]
         if own:
             await self._send(update_available_commands(own))
@@ -144,8 +147,19 @@ class EditorSession:
             )
             for name, prompt in prompts.items()
         ]
+        listed += [
+            _to_available(name, to_one_line(skill.description, 500), "TEXT")
+            for name, skill in (await self._list_skills()).items()
+            if not skill.is_withheld and name not in self.commands and name not in prompts
+        ]
         if listed:
             await self._send(update_available_commands([*own, *listed]))
+
+    async def _list_skills(self) -> Mapping[str, SkillSummary]:
+        """Return the skills by the names of their commands: one of a server is named as a prompt of the server is."""
+        skills = {each.name.replace("/", ":", 1): each for each in await self.dial.skills.list()}
+        self._skills = {name: skill.name for name, skill in skills.items()}
+        return skills
 
     async def describe_options(self) -> list[ConfigOption] | None:
         """Return what the person can choose in this session: the model, if there are several."""
@@ -233,8 +247,11 @@ class EditorSession:
         content = read_prompt(blocks)
         if isinstance(content, str):
             line = content.strip()
-            if self.request_prompt is not None and line.startswith("/") and line[1:].split(" ", 1)[0] in self._prompts:
+            name, _, text = line[1:].partition(" ")
+            if self.request_prompt is not None and line.startswith("/") and name in self._prompts:
                 return await self.request_prompt(line), ()
+            if line.startswith("/") and name in self._skills and name not in self.commands:
+                return await self.dial.skills.build_message(self._skills[name], text.strip()), ()
             content = self._expand(content)
         attached = await self.dial.attach(content)
         return attached.message, attached.notes
