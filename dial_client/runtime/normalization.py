@@ -109,7 +109,14 @@ def find_words(text: str) -> list[str]:
     words = text.encode(errors="replace").translate(_ASCII_WORDS).decode().split()
     if text.isascii():
         return words
-    return [part for word in words for part in ((word,) if word.isascii() else WORD.findall(fold(word)))]
+    # Most words of such a text are plain all the same.
+    found: list[str] = []
+    for word in words:
+        if word.isascii():
+            found.append(word)
+        else:
+            found += WORD.findall(fold(word))
+    return found
 
 
 def fold(text: str) -> str:

@@ -11,7 +11,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from heapq import nlargest
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -83,8 +82,11 @@ class SearchIndex:
         """The tools by their offered and their own names."""
         named: defaultdict[str, list[int]] = defaultdict(list)
         for number, words in enumerate(self._tools):
-            for name in {words.tool.name.casefold(), words.tool.tool.casefold()} - {""}:
-                named[name].append(number)
+            offered, own = words.tool.name.casefold(), words.tool.tool.casefold()
+            named[offered].append(number)
+            if own != offered:
+                named[own].append(number)
+        named.pop("", None)
         return named
 
     @cached_property
@@ -141,28 +143,24 @@ class SearchIndex:
 
     def _score_words(self, terms: Iterable[tuple[Term, float]]) -> dict[int, float]:
         """Return the scores of tools by their words."""
-        counted = [(sum(len(self._find_postings(word)) for word in term), term, factor) for term, factor in terms]
+        counted = []
+        for term, factor in terms:
+            known = [(postings, part) for word, part in term.items() if (postings := self._find_postings(word))]
+            counted.append((sum(len(postings) for postings, _ in known), known, factor))
+        total = len(self._tools)
         scores: dict[int, float] = {}
         # Rare words first: they find the tools, and common words only rank what they have found.
-        for number_of_tools, term, factor in sorted(counted, key=lambda item: item[0]):
-            is_common = number_of_tools > _COMMON and bool(scores)
-            if is_common:
+        for number_of_tools, known, factor in sorted(counted, key=lambda item: item[0]):
+            if is_common := number_of_tools > _COMMON and bool(scores):
                 scores = _take_best(scores, _MAX_CANDIDATES)
-            best = self._find_best(term, scores if is_common else None)
-            total = len(self._tools)
+                among = scores.keys()
+                best = _merge_best([({at: found[at] for at in found.keys() & among}, part) for found, part in known])
+            else:
+                best = _merge_best(known)
             idf = factor * _compute_idf(total, min(number_of_tools, total) if is_common else len(best))
             for number, value in best.items():
                 scores[number] = scores.get(number, 0.0) + idf * value
         return scores
-
-    def _find_best(self, term: Term, among: Mapping[int, float] | None) -> Mapping[int, float]:
-        """Return for each tool with a term the highest weight of its alternatives."""
-        parts = ((self._find_postings(word), part) for word, part in term.items())
-        if among is None:
-            return _merge_best(parts)
-        return _merge_best(
-            ({number: postings[number] for number in postings.keys() & among.keys()}, part) for postings, part in parts
-        )
 
     def _find_postings(self, word: str) -> Mapping[int, float]:
         """Return the tools with a word, and its weights in them."""
@@ -190,7 +188,7 @@ class SearchIndex:
         """Add the scores of servers to the tools that were found."""
         servers: defaultdict[str, float] = defaultdict(float)
         for term, factor in terms:
-            best = _merge_best((self._find_servers(word), part) for word, part in term.items())
+            best = _merge_best([(found, part) for word, part in term.items() if (found := self._find_servers(word))])
             idf = factor * _compute_idf(len(self._sizes), len(best))
             for server, value in best.items():
                 servers[server] += idf * value
@@ -223,8 +221,10 @@ class SearchIndex:
                 scores[number] *= _OPPOSITE
 
 
-def _merge_best(parts: Iterable[tuple[Mapping[KeyT, float], float]]) -> dict[KeyT, float]:
+def _merge_best(parts: Sequence[tuple[Mapping[KeyT, float], float]]) -> Mapping[KeyT, float]:
     """Return the highest weight of each key among several mappings, each of which has a factor."""
+    if len(parts) == 1 and parts[0][1] == 1.0:
+        return parts[0][0]
     best: dict[KeyT, float] = {}
     for weights, factor in parts:
         if not best:
@@ -237,9 +237,13 @@ def _merge_best(parts: Iterable[tuple[Mapping[KeyT, float], float]]) -> dict[Key
 
 
 def _take_best(scores: dict[int, float], limit: int) -> dict[int, float]:
+    """Return the highest scores; of equal scores those with the lowest numbers."""
     if len(scores) <= limit:
         return scores
-    return dict(nlargest(limit, scores.items(), key=lambda item: (item[1], -item[0])))
+    least = sorted(scores.values())[-limit]
+    best = {number: score for number, score in scores.items() if score > least}
+    equal = sorted(number for number, score in scores.items() if score == least)
+    return best | dict.fromkeys(equal[: limit - len(best)], least)
 
 
 def _compute_idf(total: int, found: int) -> float:
