@@ -205,7 +205,7 @@ def test_common_words_among_many_tools_only_rank_the_results_of_rarer_words() ->
     assert len(index.search("get item", 7)) == 7
 
 
-def test_of_more_equal_tools_than_are_compared_the_first_ones_are_found() -> None:
+def test_of_too_many_equal_tools_the_first_tools_are_found() -> None:
     many = [spec(f"item_{at}", "Water the plants.") for at in range(3_000)]
     assert [tool.name for tool in SearchIndex(many).search("plants", 3)] == ["item_0", "item_1", "item_10"]
     assert [tool.name for tool in SearchIndex(many[::-1]).search("plants", 2)] == ["item_2900", "item_2901"]
