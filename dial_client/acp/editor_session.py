@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from acp.helpers import (
@@ -56,6 +56,7 @@ from dial_client.messages.message import (
     ImagePart,
     Message,
     Role,
+    TextPart,
     ToolCallRequest,
     ToolCallResult,
     ToolSpec,
@@ -245,27 +246,39 @@ class EditorSession:
     async def _read_message(self, blocks: Sequence[ContentBlock]) -> tuple[Message, Sequence[str]]:
         """Return the message of a prompt, with notes on what could not be attached."""
         content = read_prompt(blocks)
-        if isinstance(content, str):
-            line = content.strip()
-            name, _, text = line[1:].partition(" ")
-            if self.request_prompt is not None and line.startswith("/") and name in self._prompts:
-                return await self.request_prompt(line), ()
-            if line.startswith("/") and name in self._skills and name not in self.commands:
-                return await self.dial.skills.build_message(self._skills[name], text.strip()), ()
-            content = self._expand(content)
+        first, *attachments = (TextPart(content),) if isinstance(content, str) else content
+        if isinstance(first, TextPart) and not first.foreign:
+            begun = await self._read_command(first.text)
+            if isinstance(begun, Message):
+                own = (TextPart(begun.content),) if isinstance(begun.content, str) else begun.content
+                return replace(begun, content=(*own, *attachments)) if attachments else begun, ()
+            content = (TextPart(begun), *attachments) if attachments else begun
         attached = await self.dial.attach(content)
         return attached.message, attached.notes
+
+    async def _read_command(self, text: str) -> str | Message:
+        """Return what a command at the beginning of a text stands for; without one the text itself.
+
+        Raises:
+            DialError: The server of a prompt or a skill did not answer, or the skill is withheld.
+        """
+        line = text.strip()
+        name, _, arguments = line[1:].partition(" ")
+        if not line.startswith("/"):
+            return text
+        if self.request_prompt is not None and name in self._prompts:
+            return await self.request_prompt(line)
+        if (command := self.commands.get(name)) is not None:
+            return str(command.expand(arguments.strip()))
+        if name in self._skills:
+            return await self.dial.skills.build_message(self._skills[name], arguments.strip())
+        return text
 
     def cancel(self) -> None:
         """Cancel the running turn."""
         self._is_cancelled = True
         if self._turn is not None:
             self._turn.cancel()
-
-    def _expand(self, text: str) -> str:
-        name, _, arguments = text.strip().partition(" ")
-        command = self.commands.get(name[1:]) if name.startswith("/") else None
-        return text if command is None else str(command.expand(arguments.strip()))
 
     async def _finish(self, turn: Turn, *, is_first: bool) -> None:
         for note in turn.notes:
