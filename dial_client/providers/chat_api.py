@@ -444,6 +444,11 @@ def _is_new_call(call: _PartialCall, call_id: str, name: str, arguments: str, *,
     return bool(call.arguments) or not may_be_split
 
 
+# The fields of a chunk, and of its choice, beside which only the delta has to be read.
+_PLAIN_CHUNK = frozenset({"id", "object", "created", "model", "choices", "system_fingerprint", "service_tier", "usage"})
+_PLAIN_CHOICE = frozenset({"index", "delta", "finish_reason", "logprobs"})
+
+
 class ChatStreamParser(StreamParser):
     """The `StreamParser` of the Chat Completions API."""
 
@@ -469,6 +474,13 @@ class ChatStreamParser(StreamParser):
 
     def feed(self, value: Any) -> Sequence[Delta]:
         """Parse a ``chat.completion.chunk`` event, or a ``chat.completion`` object of an unstreamed response."""
+        match value:
+            # Nearly all chunks have nothing but a delta.
+            case {
+                "object": "chat.completion.chunk",
+                "choices": [{"delta": dict(delta), "finish_reason": None} as choice],
+            } if value.keys() <= _PLAIN_CHUNK and choice.keys() <= _PLAIN_CHOICE and not value.get("usage"):
+                return self._parse_delta(delta) if delta else ()
         try:
             chunk = require_object(value)
         except StreamedError as error:

@@ -73,12 +73,15 @@ def to_plain_json(value: Any, depth: int = 100) -> Any:
     """
     if isinstance(value, str):
         return replace_surrogates(value)
-    if isinstance(value, Mapping | list | tuple | set | frozenset) and not depth:
+    if value is None or isinstance(value, int):
+        return value
+    # `dict` first: `Mapping` alone takes three times as long.
+    if isinstance(value, dict | Mapping | list | tuple | set | frozenset) and not depth:
         return None
-    if isinstance(value, Mapping):
+    if isinstance(value, dict | Mapping):
         return {replace_surrogates(str(key)): to_plain_json(item, depth - 1) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [to_plain_json(item, depth - 1) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, int) else replace_surrogates(str(value))
+    return replace_surrogates(str(value))

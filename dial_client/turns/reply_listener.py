@@ -145,7 +145,8 @@ class ReplyListener:
             self.text.clear()
             self._safe_text = SafeStream()
             await self._add_reasoning(withdrawn)
-        await self._add_reasoning(self.reader.reasoning())
+        if reasoning := self.reader.reasoning():
+            await self._add_reasoning(reasoning)
         await self._emit_text(self._safe_text.feed(visible))
 
     async def _add_reasoning(self, text: str) -> None:

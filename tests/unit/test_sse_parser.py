@@ -87,6 +87,19 @@ def test_the_events_do_not_depend_on_how_the_bytes_are_split(lines: list[tuple[s
 
 
 @pytest.mark.parametrize(
+    "piece",
+    [
+        *(b"data: a\n\n", b"data: \n\n", b"data: a\rb\n\n", b"data: a\rdata: b\n\n", b"data: a\ndata: b\n\n"),
+        *(b"data: a\n", b"data: a", b"data: a\n\r", b"data: a\r", b"event: x\n", b": comment\n\n", b"\n"),
+        b"data: a\n\ndata: b\n\n",
+    ],
+)
+def test_what_arrives_between_two_whole_events_is_parsed_as_in_one_piece(piece: bytes) -> None:
+    pieces = [b"data: first\n\n", piece, b"data: second\n\n", b"data: third\n\n"]
+    assert read(*pieces) == read(b"".join(pieces))
+
+
+@pytest.mark.parametrize(
     "pieces",
     [
         pytest.param([b"data: " + b"x" * 50] * 3, id="one endless line"),

@@ -325,6 +325,8 @@ class ReplyOutput:
 
     def take_reasoning(self) -> str:
         """Return the reasoning since the last call."""
+        if not self._reasoning:
+            return ""
         text, self._reasoning_chars = "".join(self._reasoning), 0
         self._reasoning.clear()
         return text

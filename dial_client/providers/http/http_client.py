@@ -75,7 +75,7 @@ class DirectTransport(httpx2.AsyncBaseTransport):
             response = await self._pool.handle_async_request(core_request)
         except _CORE_ERRORS as error:
             raise _translate(error) from error
-        return httpx2.Response(response.status, headers=response.headers, stream=_Body(response))
+        return httpx2.Response(response.status, headers=response.headers, stream=_Body(response.stream))
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -85,11 +85,11 @@ class DirectTransport(httpx2.AsyncBaseTransport):
 class _Body(httpx2.AsyncByteStream):
     """The body of a response, which closes all generators that it reads from, even if it is not read to its end."""
 
-    def __init__(self, response: httpcore2.Response) -> None:
-        self._response = response
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        pieces = self._response.aiter_stream()
+        pieces = aiter(self._stream)
         try:
             async for piece in pieces:
                 yield piece
@@ -100,7 +100,7 @@ class _Body(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         """Close the connection, or return it to the pool if the body was read to its end."""
-        await self._response.aclose()
+        await self._stream.aclose()
 
 
 def _translate(error: Exception) -> Exception:

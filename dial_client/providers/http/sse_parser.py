@@ -51,6 +51,8 @@ class SSEParser:
         self._name = ""
         self._after_cr = False
         self._has_begun = False
+        # True after an event, before anything of the next one.
+        self._is_between = False
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
         """Add bytes, and return the events that are complete now.
@@ -58,6 +60,11 @@ class SSEParser:
         Raises:
             EventTooLong: The current event is longer than the limit.
         """
+        # Nearly all reads of a stream are one event of one line, after another event.
+        if self._is_between and data.startswith(b"data: ") and data.find(b"\n") == len(data) - 2 and data[-1:] == b"\n":
+            value = data[6:-2]
+            if value and b"\r" not in value:
+                return [ServerSentEvent("", value)]
         # A line end of two characters may be split between two reads.
         if self._after_cr and data:
             self._after_cr = False
@@ -79,6 +86,7 @@ class SSEParser:
         return self._parse_lines([last, b""] if last else [b""])
 
     def _hold(self, part: bytes) -> None:
+        self._is_between = False
         self._line.append(part)
         self._line_length += len(part)
         self._check_length()
@@ -106,6 +114,7 @@ class SSEParser:
                 events.append(ServerSentEvent("error", value.strip()))
         self._name, self._data, self._data_length = name, data, length
         self._check_length()
+        self._is_between = not (self._line or self._after_cr or name or data)
         return events
 
     def _check_length(self) -> None:
@@ -201,15 +210,11 @@ class ResponseBodyParser:
     def _to_values(self, events: list[ServerSentEvent]) -> list[Any]:
         values = []
         for name, data in events:
+            if data.startswith(b"[DONE]"):
+                self.done = True
             if self.done:
                 break
-            try:
-                value = jiter.from_json(data)
-            except ValueError:
-                if data.startswith(b"[DONE]"):
-                    self.done = True
-                    break
-                value = _parse_json(data)
+            value = _parse_json(data)
             if value is None:
                 self.invalid_events += 1
                 continue
@@ -224,6 +229,10 @@ class ResponseBodyParser:
 
 def _parse_json(data: bytes) -> Any:
     """Return the value of a JSON text that may contain invalid UTF-8 or lone surrogates; None if it is not JSON."""
+    try:
+        return jiter.from_json(data)
+    except ValueError:
+        pass
     try:
         return to_plain_json(json.loads(data.decode("utf-8", "replace")))
     except (ValueError, RecursionError):
