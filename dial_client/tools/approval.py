@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -411,7 +412,7 @@ class ApprovalChecker:
     def check_patterns(self, servers: Mapping[str, Connection], own: Iterable[ToolServer]) -> tuple[str, ...]:
         """Return a warning for each pattern that matches no tool of the servers, no function and no agent."""
         tools = {
-            name: tuple(tool.name for tool in server.tools) if server.summary.state is ServerState.READY else None
+            name: tuple(map(attrgetter("name"), server.tools)) if server.summary.state is ServerState.READY else None
             for name, server in servers.items()
         }
         tools |= {backend.name: tuple(tool.name for tool in backend.tools) for backend in own}

@@ -75,6 +75,8 @@ class SearchIndex:
         # What is kept of the words that searches have asked for so far.
         self._postings: dict[str, Mapping[int, float]] = {}
         self._server_postings: dict[str, Mapping[str, float]] = {}
+        # How rare the words in the names of tools are, for those that searches have found so far.
+        self._idfs: dict[str, float] = {}
         self._vocabulary = Vocabulary(self._by_word.keys())
 
     @cached_property
@@ -201,7 +203,7 @@ class SearchIndex:
         for term in terms:
             for word, part in term.items():
                 asked[word] = max(asked.get(word, 0.0), part)
-        idfs: dict[str, float] = {}
+        idfs = self._idfs
         for number in scores:
             words = self._tools[number].name
             for word in words:
