@@ -222,6 +222,24 @@ async def test_names_made_of_untrusted_content_taint_the_program_that_loads_them
     assert third.taint == "web/echo"
 
 
+async def test_names_of_a_program_that_was_written_after_untrusted_content_stay_untrusted_without_it() -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def deny(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        asked.append(dict(call.arguments))
+        return Approval("deny")
+
+    servers = {"web": raw(untrusted=("*",), auto_approve=("*",)), "mail": raw(auto_approve=("*",))}
+    send = "async def send():\n    await mail__echo(text='as the page says')"
+    replies = [program("await web__echo(text='read')", keep=False), "Read.", program(send), "Written."]
+    async with open_client(*replies, program("await send()"), "Done.", tools=(), servers=servers, approve=deny) as dial:
+        first = await dial.run("read the page")
+        second = await dial.run([*first.messages, Message.user("write a function")])
+        assert not any(message.taint for message in second.messages)
+        await dial.run([*second.messages, Message.user("send it")])
+    assert asked == [{"text": "as the page says"}]
+
+
 async def change(turn: Turn, **changes: Any) -> list[Message]:
     """Return the messages of a turn with changed names."""
     data = [json.loads(json.dumps(message.to_dict())) for message in turn.messages]

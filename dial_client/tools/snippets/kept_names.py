@@ -34,7 +34,7 @@ class KeptNames:
     attachments: int = 0
     """The number of images and documents that these programs have had."""
     taint: str = ""
-    """The untrusted source of what these programs have read."""
+    """An untrusted source of what these programs, or the conversation in which they were written, have read."""
 
     def seal(self, interpreter: str, call: str, owner: str) -> dict[str, Any] | None:
         """Return the names in JSON types, with a seal; None if they are too large to be stored.

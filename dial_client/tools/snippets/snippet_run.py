@@ -210,7 +210,10 @@ class SnippetRun:
         if not 0 < len(state) <= MAX_STATE:
             return {}
         names = await self._session.list_names()
-        kept = KeptNames(state, names, snippets + 1, self._attachments.count, self._taint)
+        # A model that has read untrusted content has written the functions, also if the text is removed later.
+        before = self._executor.scope.taint.sources if self._executor.scope.taint is not None else ()
+        taint = self._taint or next(iter(before), "")
+        kept = KeptNames(state, names, snippets + 1, self._attachments.count, taint)
         return kept.seal(self._session.version, self._id, find_owner()) or {}
 
     async def _run_to_end(self, begin: Callable[[], Awaitable[Step]]) -> object:
