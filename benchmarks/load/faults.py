@@ -137,8 +137,8 @@ def _judge_turn(turn: Asked, read: dict[str, Any] | None, effects: Counter[str])
 
 
 def _is_untrue(results: Sequence[str], key: str, effects: Counter[str]) -> bool:
-    """Return whether stored results say of a call what is not so; "it may have run" is true of each call."""
-    if any("may have run" in result for result in results):
+    """Return whether stored results say of a call what is not so; that nobody knows whether it ran is always true."""
+    if any("may have run" in result or "not known whether the tool did its work" in result for result in results):
         return False
     return (key in results) != (effects[key] > 0)
 

@@ -60,7 +60,7 @@ from dial_client.messages.message import EntryKind, Message, build_waiting_resul
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.logs import get_logger
 from dial_client.settings.agent import AGENTS
-from dial_client.stores.conversation_store import ConversationStore
+from dial_client.stores.conversation_store import Conversation, ConversationStore
 from dial_client.tools.catalog import RUN_CODE
 from dial_client.turns.status_text import STORING
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
@@ -166,6 +166,10 @@ class TurnPersister(TurnObserver):
             turn.cancel()
         self._stored += len(self._pending)
         self._pending = ()
+        if anyio.current_time() - self._renewed_at >= self._lease:
+            # The store was away for longer than the lease. Calls of a reply must not run while another process may take
+            # the conversation, and make them again.
+            await self.on_held_call(turn)
 
     async def store_agent(self, origin: Origin, data: Mapping[str, Any]) -> None:
         """Store what an agent of the turn has done, as `on_message` stores a message of the turn. Raises as it.
@@ -187,7 +191,7 @@ class TurnPersister(TurnObserver):
     async def _append_pending(self, turn: TurnHandle) -> None:
         if added := self._pending:
             append = partial(self._store.append, turn.conversation_id, added, turn=turn.id)
-            await self._persist(turn, append, partial(self._has_stored, turn, added))
+            await self._persist(turn, append, partial(self._has_appended, turn, added))
 
     async def on_ending(self, turn: TurnHandle) -> None:
         """Store the last messages and release the conversation; for a turn that is resumed, only end the lease.
@@ -212,7 +216,7 @@ class TurnPersister(TurnObserver):
         added = (*unstored, *details)
         try:
             release = partial(self._store.release, turn.conversation_id, turn.id, added)
-            await self._persist(turn, release, partial(self._has_stored, turn, added))
+            await self._persist(turn, release, partial(self._has_released, turn, added))
         except DialError as error:
             # Without its end the turn counts as interrupted. But an error that lasts is no reason to resume it.
             if _is_lasting(error):
@@ -257,12 +261,16 @@ class TurnPersister(TurnObserver):
                 self._failing_since = None
                 return
 
-    async def _has_stored(self, turn: TurnHandle, added: tuple[Message, ...]) -> bool:
-        """Return whether the conversation ends with these messages; without any, whether the turn has released it."""
+    async def _has_appended(self, turn: TurnHandle, added: tuple[Message, ...]) -> bool:
+        """Return whether the turn holds the conversation, which ends with these messages."""
         stored = await self._store.get(turn.conversation_id)
-        # Only settings can be added by others while the turn holds the conversation.
-        own = [message for message in stored.messages if message.entry is None or message.entry.kind == EntryKind.TURN]
-        return _encode(own[-len(added) :]) == _encode(added) if added else stored.turn != turn.id
+        # Another turn that has taken the conversation over may have got the same reply.
+        return stored.turn == turn.id and _encode(_find_own(stored)[-len(added) :]) == _encode(added)
+
+    async def _has_released(self, turn: TurnHandle, added: tuple[Message, ...]) -> bool:
+        """Return whether the conversation has the end of the turn, perhaps before a later turn."""
+        stored = await self._store.get(turn.conversation_id)
+        return _encode(added)[-1] in _encode(_find_own(stored)) if added else stored.turn != turn.id
 
     def on_ended(self, turn: TurnHandle) -> None:  # noqa: ARG002 - the same for every turn
         """Stop renewing the lease, even if `on_ending` was not called."""
@@ -279,6 +287,11 @@ def _is_lasting(error: DialError) -> bool:
     """Return True if a store fails each time: it is no store, lacks the conversation, or cannot encode a message."""
     is_unencodable = isinstance(error.__cause__, TypeError | ValueError | RecursionError)
     return is_unencodable or isinstance(error, ConversationError | ConfigError)
+
+
+def _find_own(stored: Conversation) -> list[Message]:
+    """Return the messages without those that others may add while a turn holds the conversation, such as settings."""
+    return [message for message in stored.messages if message.entry is None or message.entry.kind == EntryKind.TURN]
 
 
 def _encode(messages: Sequence[Message]) -> list[str]:

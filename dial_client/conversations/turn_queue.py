@@ -170,11 +170,14 @@ class TurnQueue:
             raise
 
     async def _has_acquired(self, conversation_id: str, turn_id: str) -> bool:
-        """Return whether a turn holds the conversation; ask the store again for the time of a lease if it fails."""
+        """Renew the lease of a turn if it holds the conversation, and return whether it does.
+
+        A store that fails is asked again for the time of a lease.
+        """
         deadline = anyio.current_time() + self.lease
         while True:
             try:
-                return (await self.store.get(conversation_id)).turn == turn_id
+                return await self.store.renew(conversation_id, turn_id, self.lease)
             except StoreUnavailable:
                 if anyio.current_time() >= deadline:
                     raise

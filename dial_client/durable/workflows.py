@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import asdict, dataclass, replace
@@ -45,7 +45,7 @@ from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.logs import get_logger
 from dial_client.stores.conversation_store import Conversation, ConversationStore
 from dial_client.stores.sql_store import SQLStore
-from dial_client.turns.turn_handle import TurnHandle
+from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
 if TYPE_CHECKING:
     from dbos import WorkflowHandleAsync, WorkflowStatus
@@ -95,6 +95,20 @@ class DurableTimings:
 DEFAULT_TIMINGS = DurableTimings()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _WorkflowObserver(TurnObserver):
+    """Lets no call of a turn run before its workflow is stored.
+
+    If it cannot be stored, the client is told to send the message again, and the calls would have their effects twice.
+    """
+
+    storing: Mapping[str, anyio.Event]
+
+    async def on_message(self, turn: TurnHandle) -> None:
+        if (stored := self.storing.get(turn.id)) is not None:
+            await stored.wait()
+
+
 class DurableTurns:
     """Runs the turns of conversations as DBOS workflows. A process can open one at a time, on asyncio only.
 
@@ -120,6 +134,9 @@ class DurableTurns:
         is_stopping: Callable[[], bool] = lambda: False,
         **options: Unpack[ManagerOptions],
     ) -> None:
+        # The turns whose workflows are being stored, by their own ids.
+        self._storing: dict[str, anyio.Event] = {}
+        options["observers"] = (*options.get("observers", ()), _WorkflowObserver(self._storing))
         self.manager = ConversationManager(dial, store, will_be_resumed=self._will_be_resumed, **options)
         """The manager that runs the turns."""
         self._database = database
@@ -253,14 +270,16 @@ class DurableTurns:
         has_row = output_type is not None or client_tools
         row = results.to_question_row("", output_type, client_tools) if has_row else ""
         turn_id = build_turn_id(conversation_id)
+        attempt_id = create_attempt_id(turn_id)
         self._turn_ids.add(turn_id)
         turn: TurnHandle | None = None
+        stored = self._storing[attempt_id] = anyio.Event()
         try:
             turn = await self.manager.start(
                 conversation_id,
                 message,
                 stream=stream,
-                turn_id=create_attempt_id(turn_id),
+                turn_id=attempt_id,
                 client_tools=client_tools,
                 output_type=output_type,
             )
@@ -277,6 +296,9 @@ class DurableTurns:
                 if isinstance(error, Exception):
                     raise results.to_dial_error(error) from error
             raise
+        finally:
+            del self._storing[attempt_id]
+            stored.set()
         return turn
 
     async def get(self, conversation_id: str) -> Conversation:

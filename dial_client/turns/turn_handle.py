@@ -187,6 +187,8 @@ class TurnHandle(Generic[OutputT_co]):
                 await self.on_event(event)
         if self.log.unread >= MAX_UNREAD:
             await self.log.wait_for_room()
+        if isinstance(event, MessageCompleted) and event.message.tool_calls:
+            await anyio.lowlevel.checkpoint_if_cancelled()  # while the calls were stored: none of them begins
 
     async def hold_call(self, pending: PendingApproval) -> None:
         """Record that a call waits for approval, and let the observers store that it has not run."""
