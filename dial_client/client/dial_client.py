@@ -22,6 +22,7 @@ from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Dir
 from dial_client.client.client_parts import ClientParts
 from dial_client.client.code_mode import CodeMode, discard_event
 from dial_client.client.config_changes import ConfigChanges, ConfigInUse, change_servers
+from dial_client.client.foreign_keywords import ARGUMENTS, ATTRIBUTES, WITH_STATEMENT
 from dial_client.conversations.chat_loop import Chat
 from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import AuditRecorder, Origin
@@ -39,7 +40,7 @@ from dial_client.messages.turn_result import Turn
 from dial_client.providers import is_recording
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.deadline import Deadline
-from dial_client.runtime.foreign_names import refuse_names
+from dial_client.runtime.foreign_names import refuse_attributes, refuse_names
 from dial_client.runtime.value_summary import ValueSummary
 from dial_client.servers.connection import Connection
 from dial_client.servers.oauth.login_stores import LoginStore
@@ -80,19 +81,8 @@ from dial_client.turns.turn_recorder import count_last_rounds, find_question
 OutputT = TypeVar("OutputT")
 
 
-@refuse_names(
-    instructions="system",
-    system_prompt="system",
-    mcp_servers="servers",
-    toolsets="tools for functions, servers for MCP servers",
-    functions="tools",
-    api_key="models={…: ModelProfile(…, api_key=…)}",
-    temperature="settings=ModelSettings(temperature=…)",
-    max_tokens="settings=ModelSettings(max_tokens=…)",
-    timeout="limits=Limits(timeout=…)",
-    max_turns="limits=Limits(max_depth=…)",
-    output_type="output_type of a turn",
-)
+@refuse_names(**ARGUMENTS)
+@refuse_attributes(with_statement=WITH_STATEMENT, **ATTRIBUTES)
 class DialClient:
     """An MCP host: connects servers to a chat model, and runs the tool calls that the model requests.
 
@@ -280,6 +270,8 @@ class DialClient:
         from dial_client.settings import configuration  # loaded only by clients that read a file
 
         check_types(profile=(profile, str))
+        if isinstance(path, Mapping):
+            raise TypeError("from_config takes the path of a file, not a mapping: use DialClient(model, servers={…})")
         settings = path if isinstance(path, Settings) else configuration.load_config(path, profile=profile)
         given_model = model
         model = model if model is not None else settings.default_model

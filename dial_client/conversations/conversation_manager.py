@@ -202,7 +202,8 @@ class ConversationManager:
         check_seconds(patience=patience, lease=lease)
         if compact_at is not None and not 0 <= compact_at <= 1:
             raise ConfigError(f"compact_at must be from 0 to 1, not {compact_at}")
-        hint = f": SQLStore({store!r}) opens a database" if isinstance(store, str) else ""
+        where = repr(store) if "://" in str(store) else f"Path({store!r})"
+        hint = f": SQLStore({where}) opens a database" if isinstance(store, str) else ""
         check_members(store, ConversationStore, "a ConversationStore", hint)
         self._dial = dial
         self.store = store

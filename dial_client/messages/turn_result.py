@@ -22,6 +22,7 @@ from dial_client.messages.message import (
     find_pending_approvals,
 )
 from dial_client.messages.token_usage import Usage
+from dial_client.runtime.foreign_names import refuse_attributes
 from dial_client.runtime.value_summary import ValueSummary
 
 if TYPE_CHECKING:
@@ -137,6 +138,16 @@ class ToolCallRecord:
             raise ValueError(f"not the record of a call: {error!r}") from error
 
 
+@refuse_attributes(
+    final_output="`turn.text`, or `turn.output` with output_type",
+    data="`turn.text`, or `turn.output` with output_type",
+    content="`turn.text`",
+    response="`turn.text`",
+    new_items="`turn.messages`",
+    all_messages="`turn.messages`",
+    new_messages="`turn.messages`",
+    cost="`turn.cost_usd`",
+)
 @dataclass(frozen=True, slots=True)
 class Turn(Generic[OutputT_co]):
     """The result of one turn: its last message, and all messages and calls that led to it."""

@@ -1,4 +1,4 @@
-"""The names that other libraries have for arguments, for errors that say the name here."""
+"""The names that other libraries have for arguments and attributes, for errors that say the name here."""
 
 from __future__ import annotations
 
@@ -43,6 +43,34 @@ def refuse_names(**names: str) -> Callable[[ClassT], ClassT]:
                 raise
 
         cls.__init__ = check_and_init  # type: ignore[misc]
+        return cls
+
+    return decorate
+
+
+def refuse_attributes(*, with_statement: str = "", **names: str) -> Callable[[ClassT], ClassT]:
+    """Return a decorator of a class whose missing attributes raise an `AttributeError` that says what to use.
+
+    The class is changed behind the back of type checkers, which go on to report each such attribute.
+
+    Args:
+        with_statement: What to use in place of ``with`` on an object; empty to leave ``with`` alone.
+        **names: What to use here, by the foreign name.
+    """
+
+    def decorate(cls: ClassT) -> ClassT:
+        def explain(self: Any, name: str) -> Any:
+            if hasattr(cls, name):  # a property that raised an `AttributeError` itself
+                return object.__getattribute__(self, name)
+            hint = f": use {names[name]}" if name in names else ""
+            raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+
+        def refuse(self: Any, *error: Any) -> Any:  # noqa: ARG001 - the arguments of `with`
+            raise TypeError(f"{cls.__name__} cannot be used in `with`: use {with_statement}")
+
+        cls.__getattr__ = explain  # type: ignore[attr-defined]
+        if with_statement:
+            cls.__enter__ = cls.__exit__ = refuse  # type: ignore[attr-defined]
         return cls
 
     return decorate

@@ -17,7 +17,7 @@ from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.durable import DurableTurns
 from dial_client.hooks.owners import act_for
 from dial_client.serve.front_ends.routes import FrontEndRoutes
-from dial_client.serve.http_messages import HttpError, build_json_response
+from dial_client.serve.http_messages import HttpError, build_json_response, build_path_error
 from dial_client.serve.mcp_endpoint import McpEndpoint
 from dial_client.serve.metrics import ServiceMetrics
 from dial_client.serve.model_api.answer_turns import AnswerTurns
@@ -229,4 +229,4 @@ async def _describe_person(request: Request) -> Response:
 
 
 async def _refuse_path(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
-    raise HttpError(404, "there is nothing at this path", "not_found")
+    raise build_path_error(scope["path"])

@@ -248,7 +248,18 @@ def to_http_error(error: Exception) -> HttpError:
             return HttpError(500, "an unexpected error occurred", "unexpected", kind="server_error")
 
 
-_ROUTING_ERRORS = {404: "there is nothing at this path", 405: "this path does not support this method"}
+_NO_PATH = "there is nothing at this path"
+# The paths of OpenAI's APIs without their /v1, which a client asks for whose base URL does not end in it.
+_WITHOUT_VERSION = ("/chat/completions", "/responses")
+
+
+def build_path_error(path: str) -> HttpError:
+    """Return the error of a path that is none of this service."""
+    hint = f": it is /v1{path}, so end the base URL in /v1" if path in _WITHOUT_VERSION else ""
+    return HttpError(404, f"{_NO_PATH}{hint}", "not_found")
+
+
+_ROUTING_ERRORS = {404: _NO_PATH, 405: "this path does not support this method"}
 # Statuses of the model's endpoint that are returned to the client: the client can correct or repeat its request.
 # Other statuses concern this server's own request and become 502 or 504.
 _PASSED_THROUGH = frozenset({400, 413, 422, 429})

@@ -28,13 +28,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.logs import get_logger
-from dial_client.serve.http_messages import HttpError, to_http_error
+from dial_client.serve.http_messages import HttpError, build_path_error, to_http_error
 from dial_client.serve.people.authentication import (
     AG_UI,
     AI_SDK,
     MCP,
     METADATA,
     METADATA_OF_MCP,
+    NEEDED_SCOPES,
     Authenticator,
     Person,
     Refusal,
@@ -281,6 +282,8 @@ class SecurityMiddleware:
         if isinstance(person, Person) and person.scopes.isdisjoint(
             needed := find_needed_scopes(scope["method"], scope["path"])
         ):
+            if scope["path"].split("/")[1] not in NEEDED_SCOPES:  # most likely a mistyped address
+                raise build_path_error(scope["path"])
             person = Refusal(f"this needs a token with the scope {' or '.join(needed)}", needed[:1])
         if isinstance(person, Refusal):
             raise build_refusal(person, authenticator.metadata)

@@ -84,6 +84,14 @@ def test_only_the_server_of_the_tool_starts(tmp_path: Path) -> None:
     assert "'hello' is not an argument" in dial_chat(tmp_path, "call", "raw/echo", "hello").stderr
 
 
+def test_a_long_result_is_printed_whole_whatever_a_model_would_read_of_it(tmp_path: Path) -> None:
+    write_config(tmp_path, {"raw": entry("Server")}, limits={"maxResultChars": 2_000})
+    text = "word " * 40_000
+    (tmp_path / "text").write_text(text)
+    done = dial_chat(tmp_path, "call", "raw/echo", "text=@text")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"text": text})
+
+
 def test_a_tool_that_was_listed_is_known_by_its_name_alone(tmp_path: Path) -> None:
     write_config(tmp_path, {"raw": entry("Server"), "marker": MARKER})
     assert dial_chat(tmp_path, "tools").returncode == 0

@@ -241,6 +241,22 @@ async def test_a_token_without_the_scope_of_a_route_is_refused_there_and_named_w
         assert f'scope="{needed(*route)[0]}"' in answer.headers["www-authenticate"]
 
 
+async def test_a_mistyped_path_is_not_found_whatever_the_scopes_of_the_token(tmp_path: Path) -> None:
+    async with open_company(tmp_path, []) as company:
+        for scope in SCOPES:
+            async with await company.build_client(scope) as client:
+                wrong = await client.get("/conversation")
+                unversioned = await client.post("/chat/completions", json={})
+                assert (wrong.status_code, unversioned.status_code) == (404, 404)
+                assert wrong.json()["error"]["message"] == "there is nothing at this path"
+                assert (
+                    "it is /v1/chat/completions, so end the base URL in /v1" in unversioned.json()["error"]["message"]
+                )
+        assert (
+            await company.service.http.get("/conversation", headers={"authorization": "Bearer x"})
+        ).status_code == 401
+
+
 def needed(method: str, path: str) -> tuple[str, ...]:
     """Return the scopes of a route, each of which is listed: none is left to the rule for unknown paths."""
     assert path.split("/")[1] in NEEDED_SCOPES, f"{path} has no scope"

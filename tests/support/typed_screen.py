@@ -18,6 +18,7 @@ class TypedScreen:
     def __init__(self, *lines: str) -> None:
         self.lines = list(lines)
         self.printed: list[str] = []
+        self.prose: list[str] = []
 
     @property
     def text(self) -> str:
@@ -50,6 +51,7 @@ class TypedScreen:
         self.print(text)
 
     def print_prose(self, text: str) -> None:
+        self.prose.append(text)
         self.print(text)
 
     def show_panel(self, panel: Panel, notice: str) -> AbstractContextManager[None]:  # noqa: ARG002

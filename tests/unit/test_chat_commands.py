@@ -50,7 +50,7 @@ async def test_an_item_is_chosen_by_its_number_after_a_search() -> None:
     items.clear()
     empty = TypedScreen()
     assert await pick(empty, "Talk", search, nothing="None.") is None
-    assert empty.printed == ["None."]
+    assert empty.prose == ["None."]
 
 
 def test_code_blocks_are_extracted_unchanged() -> None:

@@ -318,6 +318,7 @@ async def test_an_invalid_message_is_neither_stored_nor_answered(given: Any) -> 
     ("store", "problem"),
     [
         ("sqlite:///talk.db", r": SQLStore\('sqlite:///talk.db'\) opens a database"),
+        ("talk.db", r": SQLStore\(Path\('talk.db'\)\) opens a database"),
         (MemoryStore, r"the class MemoryStore: pass an instance, MemoryStore\(…\)"),
         (Silent(), "Silent, which has no create, append, .*delete"),
         (None, "NoneType"),

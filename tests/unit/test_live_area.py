@@ -103,6 +103,16 @@ def test_a_finished_call_shows_its_size_and_the_first_lines_of_its_result() -> N
     assert lines == ['✓ weather.get_forecast(city="Berlin", days=[1, 2]) 0.16 s · 4 lines', "  │ Monday", "  │ Tuesday"]
 
 
+@pytest.mark.parametrize("columns", [20, 30, 40, 60])
+@pytest.mark.parametrize("name", ["big.big", "a_server_with_a_long_name.a_tool_with_a_long_name"])
+def test_a_finished_call_has_its_name_and_one_row_in_a_narrow_terminal(columns: int, name: str) -> None:
+    result = ToolCallResult("1", success=True, content=cut("x" * 5_000_000, 50_000))
+    line = plain(next(iter(format_finished_call(RunningCall(name, "mb=5", 0.0), result, 0.1, columns, MONO))))
+    assert count_cells(line) < columns
+    assert line.startswith(f"✓ {name}"[: columns // 2 - 2])
+    assert " 0.1" in line
+
+
 def test_a_call_in_the_background_is_one_line_that_says_so() -> None:
     result = ToolCallResult("1", success=True, content="[Background call 1: still running.]", background="1")
     lines = [plain(line) for line in format_finished_call(RunningCall("a.b", "c=1", 0.0), result, 120, 60, MONO)]

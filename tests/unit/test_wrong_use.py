@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from dial_client import (
     SQLStore,
 )
 from dial_client.testing import ScriptedProvider
-from tests.inner import ServerStartError, find_program
+from tests.inner import ServerStartError, find_program, refuse_attributes
 
 
 def beep() -> str:
@@ -188,3 +190,49 @@ async def test_a_keyword_of_another_library_is_an_error_with_the_keyword_here() 
             with pytest.raises(TypeError) as raised:
                 await dial.run("Hi", **keywords)
             assert str(raised.value) == f"a turn has no keyword {name}: use {hint}"
+
+
+@pytest.mark.anyio
+async def test_an_attribute_of_another_library_is_an_error_with_the_one_here() -> None:
+    async with DialClient(ScriptedProvider(["Hi."])) as dial:
+        turn = await dial.run("Hello")
+        for value, name, hint in (
+            (dial, "call_tool", ": use `await dial.call(name, arguments)`"),
+            (dial, "list_tools", ": use `dial.tools`, which is a tuple"),
+            (dial, "tols", ""),
+            (turn, "final_output", ": use `turn.text`, or `turn.output` with output_type"),
+            (turn, "texts", ""),
+        ):
+            with pytest.raises(AttributeError) as raised:
+                getattr(value, name)
+            assert str(raised.value) == f"{type(value).__name__!r} object has no attribute {name!r}{hint}"
+            assert (raised.value.name, raised.value.obj) == (name, value)
+    assert pickle.loads(pickle.dumps(turn)) == turn
+    assert copy.deepcopy(turn) == turn
+
+
+def test_an_attribute_error_within_a_property_stays_what_it_is() -> None:
+    @refuse_attributes(size="length")
+    class Broken:
+        @property
+        def length(self) -> Any:
+            missing: Any = None
+            return missing.inner
+
+    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'inner'"):
+        _ = Broken().length
+
+
+def test_a_client_in_a_plain_with_says_what_to_write() -> None:
+    dial: Any = DialClient(ScriptedProvider([]))
+    with (
+        pytest.raises(TypeError, match=r"use `async with DialClient\(…\) as dial`, or `with DialClient\(…\)\.blocking"),
+        dial,
+    ):
+        pass
+
+
+def test_a_configuration_as_a_mapping_is_an_error_that_names_the_argument_for_it() -> None:
+    config: Any = {"mcpServers": {}}
+    with pytest.raises(TypeError, match=r"use DialClient\(model, servers=\{…\}\)$"):
+        DialClient.from_config(config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +99,8 @@ async def call_tool(options: Options, name: str, words: Sequence[str], *, as_jso
         server, tool = _find_cached_tool(settings, name) or ("", name)
     if server:
         settings = replace(settings, servers={server: find_server(settings.servers, server)})
+    # Nobody's context limits what a person, or a program of theirs, asked for.
+    settings = replace(settings, limits={**settings.limits, "max_result_chars": sys.maxsize})
     callbacks = elicitation_prompt.build_callbacks(options, TerminalSink(), PlainScreen())
     async with open_client(replace(options, yes=True), settings, None, None, callbacks) as dial:
         await dial.ready()

@@ -107,7 +107,7 @@ async def pick(screen: CommandScreen, question: str, search: Search, *, nothing:
         words: The words of the first search.
     """
     if not words and not await search(""):
-        screen.print(nothing)
+        screen.print_prose(nothing)
         return None
     return await screen.choose(question, search, words)
 
@@ -120,11 +120,11 @@ async def choose_by_number(screen: CommandScreen, question: str, search: Search,
     while True:
         found = await search(words)
         for number, choice in enumerate(found[:ROWS], 1):
-            screen.print(f"{number:>3}  {choice.label}")
+            screen.print_prose(f"{number:>3}  {choice.label}")
         if not found:
-            screen.print(f"Nothing contains {words!r}.")
+            screen.print_prose(f"Nothing contains {words!r}.")
         elif len(found) > ROWS:
-            screen.print("     … there are more: search for a word")
+            screen.print_prose("     … there are more: search for a word")
         answer = (await screen.ask_line(f"{question}: number, or words to search for (Enter: none):")).strip()
         if not answer:
             return None

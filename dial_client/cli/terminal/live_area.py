@@ -130,7 +130,7 @@ def format_finished_call(
     size = _format_size(text, result.content) if result.success else ""
     facts = " · ".join(filter(None, ("" if duration is None else format_duration(result, duration), size)))
     tail = f" {facts}" if facts else ""
-    called = _format_call(call.name, call.arguments, max(12, columns - count_cells(tail) - 3))
+    called = _format_call(call.name, call.arguments, max(12, columns // 2 - 2, columns - count_cells(tail) - 3))
     yield fit_styled(sign, colour, f" {called}", tail, theme, columns)
     yield from (style(fit(f"{BAR}{line}", columns - 1), theme.faint) for line in _shorten_nested(call.nested_calls))
     if result.success:
@@ -159,9 +159,13 @@ def _shorten_nested(lines: Sequence[str]) -> Iterator[str]:
 
 
 def fit_styled(sign: str, colour: str, text: str, tail: str, theme: Theme, columns: int) -> str:
-    """Return a line of three parts, each in its style, shortened to fit into `columns`."""
-    room = columns - count_cells(sign) - count_cells(tail) - 1
-    return f"{style(sign, colour)}{fit(text, max(1, room))}{style(tail, theme.faint)}"
+    """Return a line of three parts, each in its style, shortened to fit into `columns`.
+
+    The tail is shortened only where the text would have less than half of the line.
+    """
+    room = columns - count_cells(sign) - 1
+    text = fit(text, max(room - count_cells(tail), room // 2))
+    return f"{style(sign, colour)}{text}{style(fit(tail, room - count_cells(text)), theme.faint)}"
 
 
 def _format_call(name: str, arguments: str, columns: int) -> str:

@@ -146,8 +146,8 @@ class Screen:
             self.refresh()
 
     def print_faint(self, line: str) -> None:
-        """Print a less important line, in a faint style."""
-        self.print(style(line, self.theme.faint))
+        """Print a less important line, in a faint style, with word wrap."""
+        self.print("\n".join(style(row, self.theme.faint) for row in break_words(line, self.columns).split("\n")))
 
     def hold_notes(self) -> None:
         """Let lines of the program wait until `release_notes`, so that they do not stand inside an answer."""
