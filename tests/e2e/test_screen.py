@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.inner import COMMANDS
-from tests.support.program import LONG, entry, write_config
+from tests.support.program import LONG, entry, python_server, write_config
 from tests.support.screens import screen
 
 TABLE = "| day | weather |\n|---|---|\n| Monday | clouds, and later some rain in the evening, but not everywhere |\n"
@@ -43,6 +43,25 @@ def test_a_user_can_type_while_an_answer_streams_and_stop_it(tmp_path: Path) -> 
         assert person.leave() == 130
         assert person.is_echoing()
     assert shown.index("> later") < shown.index("Second.") < shown.index("> even later") < shown.index("Third.")
+
+
+def test_whoever_leaves_reads_which_calls_in_the_background_end_with_the_program(tmp_path: Path) -> None:
+    program = tmp_path / "builder.py"
+    program.write_text(
+        "import anyio\nfrom mcp.server.mcpserver import MCPServer\nserver = MCPServer('builder')\n"
+        "@server.tool()\nasync def build() -> str:\n    await anyio.sleep_forever()\n    return ''\n"
+        "server.run('stdio')\n"
+    )
+    settings = {"autoApprove": ["*"], "backgroundAfter": 0}
+    replies = [{"tool_calls": [{"name": "build"}]}, "It is being built."]
+    write_config(tmp_path, {"builder": python_server(program, **settings)}, replies)
+    with screen(tmp_path, "--no-save") as person:
+        person.until("1 server ready")
+        person.type("Build it\r")
+        person.until("It is being built.")
+        person.type("\x04")
+        person.until("stopped with the program: build, which was still running in the background")
+        assert person.leave() == 0
 
 
 @pytest.mark.once

@@ -154,6 +154,11 @@ class ConversationLoop:
                     await self._answer(self._chat.ask(message))
                     message = self._take_unsent()
                 await self._measure()
+            for call in self._chat.list_background_calls():
+                if call.is_running:
+                    self._chat.print(
+                        f"stopped with the program: {call.name}, which was still running in the background"
+                    )
             group.cancel_scope.cancel()
 
     def _take_at_once(self, user_input: UserInput, /, *, steers: bool) -> bool:
