@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dial_client.conversations.message_tree import MessageTree, StoredMessage
+from dial_client.conversations.message_tree import MessageTree, StoredMessage, build_tree
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.limits import StopReason
-from dial_client.messages.message import Message, Role, ToolCallRequest, build_interrupted_result
+from dial_client.messages.message import EntryKind, Message, Role, ToolCallRequest, build_interrupted_result
+from dial_client.stores.conversation_store import Conversation
 
 # Why a call of the caller's tool has no result.
 _NOT_SENT = "its caller sent no result"
@@ -33,7 +34,9 @@ def find_client_calls(tree: MessageTree) -> ClientCalls | None:
 
     The servers' calls of the same reply have results: a result that a caller sends can be that of its own tool only.
     """
-    return _read_calls(tree, tree.find_path())
+    details = tree.turns.get(tree.head, ())
+    is_waiting = bool(details) and details[-1].get("stop_reason") == StopReason.CLIENT_TOOL_CALLS
+    return _read_calls(tree, tree.find_path()) if is_waiting else None
 
 
 def find_answered_calls(tree: MessageTree) -> ClientCalls | None:
@@ -61,13 +64,25 @@ def _read_calls(tree: MessageTree, path: Sequence[StoredMessage]) -> ClientCalls
     return None
 
 
-def answer_client_calls(tree: MessageTree, results: Sequence[Message] = ()) -> tuple[Message, ...]:
+def _may_wait(stored: Conversation) -> bool:
+    """Return whether the shown version may wait for its caller: a look at the end, since each message asks this."""
+    for message in reversed(stored.messages):
+        if message.entry is None:
+            return False
+        if message.entry.kind == EntryKind.TURN:
+            return bool(message.entry.data.get("stop_reason") == StopReason.CLIENT_TOOL_CALLS)
+        if message.entry.kind == EntryKind.BRANCH:
+            return True
+    return False
+
+
+def answer_client_calls(stored: Conversation, results: Sequence[Message] = ()) -> tuple[Message, ...]:
     """Return a result for each call that waits; the first of two results of a call counts.
 
     Raises:
         ConfigError: A result is not that of such a call.
     """
-    waiting = find_client_calls(tree)
+    waiting = find_client_calls(build_tree(stored)) if results or _may_wait(stored) else None
     calls = waiting.calls if waiting is not None else ()
     given = {result.tool_call_id: result for result in reversed(results)}
     if unknown := given.keys() - {call.id for call in calls}:

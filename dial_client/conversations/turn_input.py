@@ -119,6 +119,6 @@ def build_first_messages(stored: Conversation, turn_input: ConversationInput) ->
                 raise ConfigError("the conversation does not end with an answer that can be continued")
             return ()
         case ClientResults(results):
-            return (*answer_client_calls(build_tree(stored), results), *added)
+            return (*answer_client_calls(stored, results), *added)
         case _:
-            return (*answer_client_calls(build_tree(stored)), *added)
+            return (*answer_client_calls(stored), *added)

@@ -428,7 +428,7 @@ class TurnRun:
         """
         if self._turn.recorder.is_waiting:
             return Reply(Message.assistant(""), StopReason.AWAITING_APPROVAL)
-        if context.depth and self._waits_for_caller(context):
+        if context.depth and self._client_tool_names and self._waits_for_caller(context):
             return Reply(Message.assistant(""), StopReason.CLIENT_TOOL_CALLS)
         while True:
             if context.depth and (limit := self._find_limit()):
