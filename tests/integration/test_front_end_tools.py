@@ -247,6 +247,34 @@ async def test_an_error_of_a_tool_of_the_chat_reaches_the_model(package: str) ->
     assert last.is_error
 
 
+@pytest.mark.parametrize("step", [{"regenerate": True}, {"send": "Never mind."}])
+async def test_a_chat_whose_tool_has_not_run_goes_on_without_its_result(step: dict[str, Any], package: str) -> None:
+    async with serve([ASK_PAINT, "Without paint."]) as service:
+        waiting = await run_ai_sdk(service.url, TOKEN, [GO], package=package, body=BODY)
+        chat = await run_ai_sdk(service.url, TOKEN, [step], package=package, body=BODY, messages=waiting["messages"])
+        stored = await read_stored(service)
+    assert [part["state"] for part in waiting["messages"][1]["parts"] if part["type"] == "tool-paint"] == [
+        "input-available"
+    ]
+    assert (chat["status"], chat.get("error")) == ("ready", None)
+    assert chat["messages"][-1]["parts"][-1]["text"] == stored[-1][1] == "Without paint."
+    assert ("tool" in [role for role, _ in stored]) == ("send" in step)
+
+
+async def test_a_chat_gets_its_results_and_the_message_after_them_to_the_model(package: str) -> None:
+    async with serve([ASK_PAINT, "Both."]) as service:
+        waiting = await run_ai_sdk(service.url, TOKEN, [GO], package=package, body=BODY)
+        (part,) = [part for part in waiting["messages"][1]["parts"] if part["type"] == "tool-paint"]
+        part |= {"state": "output-available", "output": 3}
+        messages = waiting["messages"]
+        chat = await run_ai_sdk(
+            service.url, TOKEN, [{"send": "And now?"}], package=package, body=BODY, messages=messages
+        )
+        stored = await read_stored(service)
+    assert (chat["status"], chat.get("error"), len(chat["messages"])) == ("ready", None, 4)
+    assert stored[2:] == [("tool", "3"), ("user", "And now?"), ("assistant", "Both.")]
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
