@@ -20,12 +20,14 @@ from dial_client.messages.errors import ConfigError, ConversationNotFound
 from dial_client.messages.events import Event
 from dial_client.messages.message import Message
 from dial_client.messages.turn_result import Turn
+from dial_client.runtime.foreign_names import refuse_attributes
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.turns.turn_keywords import TurnKeywords
 
 OutputT = TypeVar("OutputT")
 
 
+@refuse_attributes(run="`await chat.send(text)`", chat="`await chat.send(text)`", ask="`await chat.send(text)`")
 class Chat:
     """One conversation of a client, returned by `DialClient.conversation`. Its turns run one after the other.
 

@@ -39,6 +39,12 @@ _NO_OUTPUT: Any = None
 _RESULT_FIELDS = ("content", "error", "failure", "taint", "app", "pending", "citations")
 
 
+@refuse_attributes(
+    name="`record.tool`, or `record.call.name` as the model knows it",
+    args="`record.arguments`",
+    output="`record.result.content`",
+    content="`record.result.content`",
+)
 @dataclass(frozen=True, slots=True)
 class ToolCallRecord:
     """One call of a turn, with its result."""

@@ -11,6 +11,7 @@ from typing import Any
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import MAIN
 from dial_client.messages.model import Provider
+from dial_client.runtime.foreign_names import refuse_names
 from dial_client.settings.argument_types import check_items, check_types
 
 # The server name of agents in events, in patterns and in the audit log.
@@ -19,6 +20,7 @@ _NAME = r"[a-z0-9]+(?:-[a-z0-9]+)*"
 _MAX_NAME = 40
 
 
+@refuse_names(instructions="system", prompt="system", system_prompt="system")
 @dataclass(frozen=True, slots=True)
 class Agent:
     """An agent, which the model calls like a tool: ``Agent("reviewer", "Reviews a change.", tools=["git/*"])``.

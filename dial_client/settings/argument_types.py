@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -111,6 +111,22 @@ def check_functions(**options: Any) -> None:
         # Of an object that is called, only the call itself shows whether it is asynchronous.
         if inspect.isroutine(function) and not inspect.iscoroutinefunction(inspect.unwrap(function)):
             raise TypeError(f"{name} takes an asynchronous function, `async def`, not {describe_type(function)}")
+        if name in _PARAMETERS and inspect.isroutine(value) and not _accepts(value, _PARAMETERS[name]):
+            raise TypeError(f"{name} takes a function of {', '.join(_PARAMETERS[name])}, not {describe_type(function)}")
+
+
+# The parameters of functions that every caller would get wrong at the first call alone.
+_PARAMETERS = {"approve": ("call", "tool", "context")}
+
+
+def _accepts(function: Callable[..., Any], parameters: tuple[str, ...]) -> bool:
+    try:
+        inspect.signature(function).bind(*parameters)
+    except TypeError:
+        return False
+    except ValueError:  # its signature is not known
+        return True
+    return True
 
 
 def check_plain_functions(**options: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import Message, ToolSpec
 from dial_client.messages.model import ModelSettings, Provider
+from dial_client.messages.turn_result import Turn
 from dial_client.runtime.foreign_names import find_name
 from dial_client.settings.argument_types import check_items, check_types
 from dial_client.settings.policy_config import matches, restricts
@@ -75,7 +76,8 @@ def to_messages(conversation: TurnInput) -> tuple[Message, ...]:
     # Callers without a type checker may pass any type.
     items: Any = conversation
     if not isinstance(items, Sequence) or isinstance(items, bytes | bytearray):
-        raise TypeError(f"expected a text, a Message or a sequence of Messages, not {type(items).__name__}")
+        hint = ": its .messages are a sequence" if isinstance(items, Turn) else ""
+        raise TypeError(f"expected a text, a Message or a sequence of Messages, not {type(items).__name__}{hint}")
     for index, message in enumerate(items):
         if not isinstance(message, Message):
             kind = type(message).__name__

@@ -132,6 +132,8 @@ def test_standard_input_is_added_to_the_prompt(folder: Path) -> None:
     assert ran.returncode == 0
     saved = dial_chat(folder, "Summarise", stdin="a long text\n")
     assert saved.returncode == 0
+    for word, hint in (("search", "dial-chat conversations --search WORDS"), ("exprot", 'did you mean "export"?')):
+        assert f"unknown action '{word}' ({hint})" in dial_chat(folder, "conversations", word).stderr
     shown = dial_chat(folder, "conversations", "list", "--all", "--json")
     [conversation] = json.loads(shown.stdout)
     whole = dial_chat(folder, "conversations", "show", conversation["id"])

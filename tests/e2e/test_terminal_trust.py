@@ -245,3 +245,14 @@ def test_the_sentences_of_the_questions_are_not_broken_within_words(tmp_path: Pa
         person.type("t\r")
         shown = person.until("[v]iew every line:")
     assert "This folder has texts for the model, which you have not\n  trusted:" in shown
+
+
+def test_a_question_breaks_between_words_in_a_narrow_terminal(tmp_path: Path) -> None:
+    found(tmp_path)
+    (tmp_path / "replies.json").write_text('["Done."]', encoding="utf-8")
+    with screen(tmp_path, "-m", "scripted:replies.json", "--no-save", columns=36) as person:
+        shown = person.until("file:")
+        assert "[t]rust, [n]ot now, [v]iew the\n  whole file:" in shown
+        assert [row for row in person.overrun if "/" not in row] == []  # a path is not broken
+        person.type("n\r")
+        person.until("continuing without the")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dial_client import (
+    Agent,
     Approval,
     ApprovalPolicy,
     Callbacks,
@@ -157,6 +158,7 @@ def test_an_address_of_a_database_that_is_not_supported_is_refused_at_once(where
         (Limits, "total_tokens_limit", "max_tokens_total"),
         (ModelSettings, "max_output_tokens", "max_tokens"),
         (ModelSettings, "reasoning_effort", "thinking"),
+        (Agent, "instructions", "system"),
         (DialClient, "instructions", "system"),
         (DialClient, "system_prompt", "system"),
         (DialClient, "mcp_servers", "servers"),
@@ -194,14 +196,19 @@ async def test_a_keyword_of_another_library_is_an_error_with_the_keyword_here() 
 
 @pytest.mark.anyio
 async def test_an_attribute_of_another_library_is_an_error_with_the_one_here() -> None:
-    async with DialClient(ScriptedProvider(["Hi."])) as dial:
+    async with DialClient(ScriptedProvider([{"tool_calls": [{"name": "beep"}]}, "Hi."]), tools=[beep]) as dial:
         turn = await dial.run("Hello")
+        again: Any = turn
+        with pytest.raises(TypeError, match=r"not Turn: its \.messages are a sequence$"):
+            await dial.run("Go on", history=again)
         for value, name, hint in (
             (dial, "call_tool", ": use `await dial.call(name, arguments)`"),
             (dial, "list_tools", ": use `dial.tools`, which is a tuple"),
             (dial, "tols", ""),
             (turn, "final_output", ": use `turn.text`, or `turn.output` with output_type"),
             (turn, "texts", ""),
+            (turn.tool_calls[0], "name", ": use `record.tool`, or `record.call.name` as the model knows it"),
+            (dial.conversation(), "chat", ": use `await chat.send(text)`"),
         ):
             with pytest.raises(AttributeError) as raised:
                 getattr(value, name)
@@ -236,3 +243,11 @@ def test_a_configuration_as_a_mapping_is_an_error_that_names_the_argument_for_it
     config: Any = {"mcpServers": {}}
     with pytest.raises(TypeError, match=r"use DialClient\(model, servers=\{…\}\)$"):
         DialClient.from_config(config)
+
+
+@pytest.mark.parametrize("parameters", ["call", "call, tool", "call, tool, context, more"])
+def test_an_approver_of_other_parameters_is_refused_before_the_first_call(parameters: str) -> None:
+    names: dict[str, Any] = {}
+    exec(f"async def approve({parameters}): ...", names)
+    with pytest.raises(TypeError, match=r"approve takes a function of call, tool, context, not the function approve$"):
+        DialClient(ScriptedProvider([]), approve=names["approve"])

@@ -24,6 +24,7 @@ from dial_client.conversations import export
 from dial_client.conversations.history import build_transcript, repair_history
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.safe_text import sanitize
+from dial_client.runtime.text import did_you_mean
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
 from dial_client.stores.sql_store import SQLStore
 
@@ -52,7 +53,10 @@ async def manage(action: str, target: str | None, query: ConversationQuery) -> N
         ConversationNotFound: No id begins with the target.
     """
     if action not in _ACTIONS:
-        raise ConfigError(f"unknown action {action!r}", hint=f"one of {', '.join(_ACTIONS)}")
+        hint = "dial-chat conversations --search WORDS" if action in ("search", "find") else ""
+        raise ConfigError(
+            f"unknown action {action!r}", hint or did_you_mean(action, _ACTIONS) or f"one of {', '.join(_ACTIONS)}"
+        )
     if action != "list" and target is None:
         if action == "import":
             raise ConfigError("import needs a file", hint="dial-chat conversations import FILE; - is standard input")

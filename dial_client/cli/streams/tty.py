@@ -15,6 +15,7 @@ import anyio
 from dial_client.cli.markdown.themes import understands_escapes
 from dial_client.cli.streams import process_runner
 from dial_client.cli.streams.printed_streams import PrintedStream
+from dial_client.cli.streams.word_wrap import break_words, find_terminal_width
 from dial_client.messages.message import Part
 
 # The maximum size of a line in bytes, which POSIX terminals enforce.
@@ -155,6 +156,8 @@ async def ask_for_line(question: str, *, hidden: bool = False) -> str:
     if isinstance(sys.stderr, PrintedStream):
         return await sys.stderr.ask(question, hidden=hidden)
     _discard_typed_keys()
+    if (columns := find_terminal_width(sys.stderr)) is not None:
+        question = break_words(question, columns)
     try:
         return (await _read_answer(question, hidden=hidden)).strip()
     except KeyboardInterrupt:
