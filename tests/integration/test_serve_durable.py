@@ -199,6 +199,43 @@ async def test_an_approval_survives_its_process_and_so_does_its_answer(tmp_path:
     ]
 
 
+@needs_postgres
+@no_signals
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_durable", [True, False])
+async def test_a_turn_that_waits_for_a_place_outlives_its_process_or_says_that_it_was_interrupted(
+    tmp_path: Path, is_durable: bool
+) -> None:
+    calls = {"tool_calls": [{"name": "echo", "arguments": {}}]}
+    first, second = tmp_path / "one", tmp_path / "two"
+    for folder, server, replies in ((first, "NeverAnswers", [calls]), (second, "Server", ["Done."] * 2)):
+        folder.mkdir()
+        write_config(folder, {"it": entry(server)}, replies)
+    async with database_url() as store:
+        words = ("--store", store, "--max-turns", "1", *(["--durable"] if is_durable else []))
+        # The second process starts late, as above.
+        with serving(first, *words, "-y") as (killed, url, token):
+            wheres = [f"/conversations/{ask(url, token, '/conversations', 'POST').json()['id']}" for _ in range(2)]
+            wait_for_event(url, token, wheres[0], "tool_progress")
+            wait_for_event(url, token, wheres[1], "queued")
+            with serving(second, *words) as (_, url2, token2), waiting_for("the end of both turns"):
+                killed.kill()
+                killed.wait()
+                reads = []
+                for where in wheres:
+                    while (read := ask(url2, token2, where).json())["running"]:  # noqa: ASYNC110 - another's turn
+                        await anyio.sleep(0.2)
+                    reads.append(read)
+                if not is_durable:
+                    ask(url2, token2, f"{wheres[1]}/regenerate", "POST", json={"stream": False})
+                again = ask(url2, token2, wheres[1]).json()
+    assert [len(read["notes"]) for read in reads] == ([0, 0] if is_durable else [1, 1])
+    assert [read["messages"][-1]["content"] for read in reads] == (
+        ["Done.", "Done."] if is_durable else [INTERRUPTED, "Go!"]
+    )
+    assert [message["content"] for message in again["messages"]] == ["Go!", "Done."]
+
+
 def wait_for_event(url: str, token: str, where: str, name: str) -> str:
     """Send a message, wait for an event, and return the id of the turn."""
     with (
