@@ -202,9 +202,9 @@ async def test_an_approval_survives_its_process_and_so_does_its_answer(tmp_path:
 @needs_postgres
 @no_signals
 @pytest.mark.anyio
-@pytest.mark.parametrize("is_durable", [True, False])
+@pytest.mark.parametrize(("place", "is_durable"), [("process", True), ("person", True), ("process", False)])
 async def test_a_turn_that_waits_for_a_place_outlives_its_process_or_says_that_it_was_interrupted(
-    tmp_path: Path, is_durable: bool
+    tmp_path: Path, place: str, is_durable: bool
 ) -> None:
     calls = {"tool_calls": [{"name": "echo", "arguments": {}}]}
     first, second = tmp_path / "one", tmp_path / "two"
@@ -212,7 +212,9 @@ async def test_a_turn_that_waits_for_a_place_outlives_its_process_or_says_that_i
         folder.mkdir()
         write_config(folder, {"it": entry(server)}, replies)
     async with database_url() as store:
-        words = ("--store", store, "--max-turns", "1", *(["--durable"] if is_durable else []))
+        (tmp_path / "limits.json").write_text('{"*": {"turns": 1}}', encoding="utf-8")
+        limit = ("--max-turns", "1") if place == "process" else ("--owner-limits", str(tmp_path / "limits.json"))
+        words = ("--store", store, *limit, *(["--durable"] if is_durable else []))
         # The second process starts late, as above.
         with serving(first, *words, "-y") as (killed, url, token):
             wheres = [f"/conversations/{ask(url, token, '/conversations', 'POST').json()['id']}" for _ in range(2)]
