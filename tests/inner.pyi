@@ -379,6 +379,7 @@ from dial_client.messages.message import TextPart as TextPart
 from dial_client.messages.message import ToolCallRequest as ToolCallRequest
 from dial_client.messages.message import ToolCallResult as ToolCallResult
 from dial_client.messages.message import ToolSpec as ToolSpec
+from dial_client.messages.message import build_interrupted_result as build_interrupted_result
 from dial_client.messages.message import content_to_json as content_to_json
 from dial_client.messages.message import describe as message_describe
 from dial_client.messages.message import extract_text as extract_text

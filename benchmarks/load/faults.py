@@ -131,12 +131,12 @@ def _judge_turn(turn: Asked, read: dict[str, Any] | None, effects: Counter[str])
     else:
         is_noted = bool(read["notes"]) or any(part.get("error") for part in read["turns"])
         found.add("noted" if is_noted else "lost")
-    if _is_untrue([message["content"] for message in messages if message["role"] == "tool"], turn.key, effects):
+    if is_untrue([message["content"] for message in messages if message["role"] == "tool"], turn.key, effects):
         found.add("denied")
     return found
 
 
-def _is_untrue(results: Sequence[str], key: str, effects: Counter[str]) -> bool:
+def is_untrue(results: Sequence[str], key: str, effects: Counter[str]) -> bool:
     """Return whether stored results say of a call what is not so; that nobody knows whether it ran is always true."""
     if any("may have run" in result or "not known whether the tool did its work" in result for result in results):
         return False

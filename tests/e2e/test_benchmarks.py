@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,8 +22,10 @@ from benchmarks.case_list import all_cases
 from benchmarks.child import measured
 from benchmarks.dial import main
 from benchmarks.hosts.tables import BEGIN, END, find_differences
+from benchmarks.load.faults import is_untrue
 from benchmarks.report import Row, rows_of, table
 from benchmarks.server_entries import server_entries
+from tests.inner import INTERRUPTED, build_interrupted_result
 from tests.support.fork_server import FORK_CLIENT, ForkedProcess, can_fork, start_server
 
 ROOT = Path(__file__).parents[2]
@@ -127,6 +130,13 @@ def test_servers_that_are_killed_under_load_lose_and_repeat_nothing() -> None:
     assert row["accepted"] == row["stored"] + row["noted"] > 0, row
     assert row["turns"] == row["answered"] + row["told"] + row["cut_off"], row
     assert [row[name] for name in ("lost", "repeated", "denied", "silent")] == [0, 0, 0, 0], row
+
+
+def test_a_result_that_nobody_knows_is_true_of_a_call_that_ran_and_of_one_that_did_not() -> None:
+    unknown = [INTERRUPTED, str(build_interrupted_result("call_1", "it was cancelled").content)]
+    assert not any(is_untrue([result], "Look!", Counter(ran)) for result in unknown for ran in ((), ("Look!",)))
+    assert is_untrue(["Not run: it was cancelled."], "Look!", Counter(["Look!"]))
+    assert is_untrue(["Look!"], "Look!", Counter())
 
 
 def test_a_row_has_the_medians_their_ratio_and_the_range_of_the_pairs() -> None:
