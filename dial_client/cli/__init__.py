@@ -48,6 +48,12 @@ def main() -> None:
         from dial_client.cli.options import ExitCode
 
         code = ExitCode.INTERRUPTED
+    except RuntimeError as error:
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        from dial_client.cli.options import ExitCode
+
+        code = ExitCode.INTERRUPTED  # Python 3.11 wraps what is raised while a class is made
     except OSError as error:  # such as a full disk behind ``>``
         from dial_client.cli.streams.process_runner import complain_about_output
 

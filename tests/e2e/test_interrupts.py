@@ -161,9 +161,16 @@ LOADED_UNDER_INTERRUPT = """
 import signal, sys
 from dial_client.cli import main
 
+class Field:
+    def __set_name__(self, owner, name):
+        signal.raise_signal(signal.SIGINT)
+
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
-        if name == "dial_client.cli.commands.program_commands":
+        if name == sys.argv[1]:
+            del sys.argv[1]
+            if sys.argv.pop(1) == "class":
+                type("Data", (), {"field": Field()})
             signal.raise_signal(signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupting())
@@ -171,7 +178,11 @@ main()
 """
 
 
-def test_an_interrupt_while_the_program_is_loaded_ends_it_without_a_traceback(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", LOADED_UNDER_INTERRUPT]
+@pytest.mark.parametrize("place", ["module", "class"])  # Python 3.11 wraps what is raised while a class is made
+@pytest.mark.parametrize("module", ["cli.commands.program_commands", "servers.restart_policy"])
+def test_an_interrupt_while_the_program_is_loaded_ends_it_without_a_traceback(
+    tmp_path: Path, module: str, place: str
+) -> None:
+    words = [sys.executable, "-c", LOADED_UNDER_INTERRUPT, f"dial_client.{module}", place, "tools"]
     ran = subprocess.run(words, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")

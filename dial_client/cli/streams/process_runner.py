@@ -120,7 +120,8 @@ def run_to_exit_code(begin: Callable[[], Awaitable[int | None]], *, logs: Logs) 
         discard(sys.stdout)
         return ExitCode.UNEXPECTED
     except Exception as error:
-        if _discard_closed_terminal():
+        # Python 3.11 wraps a KeyboardInterrupt that is raised while a class is made, when a module is loaded.
+        if _discard_closed_terminal() or isinstance(error.__cause__, KeyboardInterrupt):
             return ExitCode.INTERRUPTED
         if isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None:
             return complain_about_output(error)
