@@ -113,7 +113,7 @@ bench-gateway: $(TEST)  ## what the gateway adds to a call, its start and its me
 bench-fidelity: $(FIDELITY)  ## play BFCL's and tau2's multi-turn tasks in each tool format, and compare every result and state
 	$(BIN)/python -m benchmarks.fidelity $(BENCH_ARGS)
 
-bench-tools: $(FIDELITY) build/fidelity/tokens  ## requests, bytes, tokens and time with 20, 200 and 1,400 tools: all on offer, searched for, or called from programs
+bench-tools: $(FIDELITY) build/fidelity/tokens  ## requests, bytes, tokens and time with 20, 200 and 1,400 tools: all on offer, searched for, or called from programs; pydantic-ai and FastMCP beside; BENCH_ARGS="--write docs/performance.md"
 	$(BIN)/python -m benchmarks.fidelity.offers $(BENCH_ARGS)
 
 bench-page: $(TEST)  ## frames, processor time and memory of the page while long answers arrive, in Chromium

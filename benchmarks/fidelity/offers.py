@@ -1,39 +1,54 @@
-"""What 20, 200 and 1,400 tools on offer cost, by how they are offered: ``make bench-tools``.
+"""What 20, 200 and 1,400 tools on offer cost, by how they are offered, here and in two peers: ``make bench-tools``.
 
-Sixty tasks of BFCL's multi-turn category ``base`` are played by a model that knows their solutions (`replay`): with all
-tools in each request, with search, as programs with all functions described, and as programs with search. Further
-tools on offer are those of `benchmarks.search_data`. Each way runs in a process of its own.
+Sixty tasks of BFCL's multi-turn category ``base`` are played by a model that knows their solutions (`oracle`): with all
+tools in each request, with search, as programs with all functions described, and as programs with search, by this host,
+pydantic-ai and FastMCP's `CodeMode`, as far as they have that way. Further tools on offer are those of
+`benchmarks.search_data`. Each row is of a process of its own; the peers have environments below
+``build/fidelity/hosts``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import subprocess
 import sys
-import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-import anyio
+from typing import Any, Self
 
 from benchmarks.fidelity import tasks
-from benchmarks.fidelity.replay import CODE, Host, expect
+from benchmarks.fidelity.oracle import ANSWER, WAYS, Oracle, OracleServer, Way
+from benchmarks.fidelity.replay import Expected, expect
+from benchmarks.fidelity.tasks import Task, TaskTurn
 from benchmarks.fidelity.toolkits import BFCL, Toolkit, is_installed, open_toolkit
-from dial_client.extend import ModelRequest
-from dial_client.providers.chat_api import to_messages
+from benchmarks.hosts.environments import install
+from benchmarks.hosts.tables import replace_between
+from probes.__main__ import build_environment
 
 SIZES = (20, 200, 1_400)
-WAYS = {"all tools": ("native", False), "search": ("native", True), "code": (CODE, False), "code, search": (CODE, True)}
 TASKS, EVERY = 60, 3
+CATALOG = "catalog"
+"""The server whose tools nobody needs."""
+ADAPTERS = Path(__file__).with_name("hosts")
+ENVIRONMENTS = Path("build/fidelity/hosts")
 TOKENS = Path("build/fidelity/tokens")
+NAMES = {"dial_client": "dial_client", "pydantic_ai": "pydantic-ai", "fastmcp": "FastMCP"}
+PACKAGES = {
+    "dial_client": ("dial-client",),
+    "pydantic_ai": ("pydantic-ai-slim", "pydantic-ai-harness"),
+    "fastmcp": ("fastmcp",),
+}
+END_SECONDS = 60
+SHARED = ("mcp", "pydantic-monty")
+"""Packages of all hosts whose versions the table names, too."""
+BEGIN, END = "<!-- written by make bench-tools -->", "<!-- end of what make bench-tools writes -->"
 HEAD = (
-    "| tools | offered | right | requests a task | KB sent a task | tokens a task | processor, ms a request | MB |\n"
-    "|---|---|---|---|---|---|---|---|"
+    "| tools | offered | host | right | requests a task | KB sent a task | tokens a task | processor, ms a request |"
+    " MB |\n|---|---|---|---|---|---|---|---|---|"
 )
 COUNTER = """
 const { get_encoding } = require("tiktoken");
@@ -45,99 +60,174 @@ process.stdin.on("data", (data) => (text += data)).on("end", () => {
 });
 """
 """A program that counts the tokens of texts, each as often as it was sent."""
+VERSIONS = """
+import importlib.metadata, sys
+print(*(f"{name} {importlib.metadata.version(name)}" for name in sys.argv[1:]), sep=", ")
+"""
+"""A program that names the versions of packages."""
 
 
-class Requests:
-    """The requests of one way, as bodies of chat completions."""
+class Suite:
+    """The tasks, what they must come to, and the tools that are offered with them."""
 
-    def __init__(self) -> None:
-        self.parts: Counter[str] = Counter()
-        """Each message and each definition of a tool, and how often it was sent."""
-        self.sent_bytes = 0
-        self.count = 0
+    def __init__(self, count: int) -> None:
+        self.servers = tasks.servers_of(BFCL)
+        toolkits: Mapping[str, Toolkit] = {name: open_toolkit(name) for name in self.servers}
+        self.tasks = tasks.load(BFCL, toolkits)[::EVERY][:count]
+        self.expected = [expect(task, toolkits) for task in self.tasks]
+        self.tools = [(name, each.name) for name in self.servers for each in toolkits[name].definitions()]
 
-    def add(self, request: ModelRequest) -> None:
-        """Count a request."""
-        system = {"role": "system", "content": request.instruction_text}
-        definitions = [_to_function(tool.name, tool.description, tool.input_schema) for tool in request.tools]
-        parts = [
-            json.dumps(part, ensure_ascii=False) for part in (system, *to_messages(request.messages, "m"), *definitions)
-        ]
-        self.parts.update(parts)
-        self.sent_bytes += sum(len(part.encode()) + 1 for part in parts)
-        self.count += 1
+    def entries(self, size: int) -> dict[str, dict[str, Any]]:
+        """Return the servers for a number of tools on offer."""
+        arguments = {name: [name] for name in self.servers}
+        arguments[CATALOG] = [CATALOG, str(max(1, size - len(self.tools)))]
+        module = ["-m", "benchmarks.fidelity.server"]
+        return {name: {"command": sys.executable, "args": [*module, *each]} for name, each in arguments.items()}
+
+    def patterns(self, size: int, task: Task, turn: TaskTurn) -> list[str]:
+        """Return which tools are on offer: those of the task, then others of the suite, then those of a catalog."""
+        hidden = turn.missing | {f"{server}/{tool}_{server}" for server in self.servers for tool in ("begin", "state")}
+        if size < len(self.tools):
+            needed = [f"{call.server}/{call.tool}" for each in task.turns for call in each.calls]
+            others = [f"{server}/{tool}" for server, tool in self.tools]
+            return [name for name in dict.fromkeys([*needed, *others]) if name not in hidden][:size]
+        return [*(f"{server}/*" for server in (*self.servers, CATALOG)), *(f"!{name}" for name in sorted(hidden))]
+
+
+class HostProcess:
+    """The process of a host (`host_runner`)."""
+
+    def __init__(self, python: str, host: str, settings: Mapping[str, Any]) -> None:
+        runner = Path(__file__).with_name("host_runner.py")
+        # -P: modules of this package must not hide those of the host.
+        command = [python, "-P", "-W", "ignore", str(runner), str(ADAPTERS / f"{host}.py"), json.dumps(settings)]
+        pipe, environment = subprocess.PIPE, build_environment()
+        with (ENVIRONMENTS / f"{host}.err").open("wb") as errors:
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=errors, env=environment, text=True
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._process.communicate(timeout=END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+
+    def read(self) -> Any:
+        """Return the next line of the process."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self._process.args!r:.400} ended: see {ENVIRONMENTS}/*.err")
+        return json.loads(line)
+
+    def do(self, **command: Any) -> Any:
+        """Send a command, and return its answer."""
+        assert self._process.stdin is not None
+        print(json.dumps(command), file=self._process.stdin, flush=True)
+        return self.read()
 
 
 def main() -> int:
     """Read the command line, run, print; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fidelity.offers", description=__doc__)
     parser.add_argument("--tasks", type=int, default=TASKS, metavar="N", help="the first N of the sixty tasks")
-    parser.add_argument("--cell", nargs=2, metavar=("TOOLS", "WAY"), help="measure one way, and print JSON")
+    parser.add_argument("--size", type=int, action="append", choices=SIZES, help="only this number of tools")
+    parser.add_argument("--hosts", action="append", choices=list(NAMES), metavar="HOST", help="only this host")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the table between its marks in this file")
     options = parser.parse_args()
     if not is_installed() or not TOKENS.is_dir():
         print("the tasks are not installed: `make bench-tools` installs them", file=sys.stderr)
         return 2
-    if options.cell:
-        print(json.dumps(anyio.run(_measure, int(options.cell[0]), options.cell[1], options.tasks)))
-        return 0
-    print(f"Python {platform.python_version()}, {datetime.now(UTC):%Y-%m-%d}; tokens of o200k_base (npm tiktoken)\n")
-    print(HEAD)
-    faults = []
-    for size in SIZES:
+    pythons = _prepare(options.hosts or list(NAMES))
+    load = os.getloadavg()[0]
+    suite = Suite(options.tasks)
+    lines, faults = [], []
+    for size in options.size or SIZES:
         for way in WAYS:
-            command = [sys.executable, "-m", "benchmarks.fidelity.offers", "--tasks", str(options.tasks)]
-            run = subprocess.run([*command, "--cell", str(size), way], check=True, stdout=subprocess.PIPE)
-            cell = json.loads(run.stdout)
-            faults += cell["faults"]
-            print(_row(size, way, cell), flush=True)
+            if way.host in pythons:
+                cell = _measure(suite, size, way, pythons[way.host])
+                faults += cell["faults"]
+                lines.append(_row(size, way, cell))
+                print(lines[-1], flush=True)
+    arguments = " ".join([f"--tasks {options.tasks}", *(f"--hosts {host}" for host in options.hosts or ())])
+    markdown = "\n".join([_describe(pythons, load, arguments), "", HEAD, *lines])
+    if options.write:
+        replace_between(options.write, BEGIN, END, markdown)
+    print(f"\n{markdown}\n")
     print("\n".join(faults), file=sys.stderr)
     return 1 if faults else 0
 
 
-async def _measure(size: int, way: str, count: int) -> dict[str, Any]:
+def _prepare(hosts: Sequence[str]) -> dict[str, str]:
+    """Install the hosts; return the Python of each that is there."""
+    ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
+    pythons = {}
+    for host in hosts:
+        pins = ADAPTERS / f"{host}.txt"
+        if not pins.is_file():
+            pythons[host] = sys.executable
+        elif problem := install(ENVIRONMENTS / host, pins, sys.executable):
+            print(f"{NAMES[host]}: {problem}", file=sys.stderr)
+        else:
+            pythons[host] = str(ENVIRONMENTS / host / "bin" / "python")
+    return pythons
+
+
+def _measure(suite: Suite, size: int, way: Way, python: str) -> dict[str, Any]:
     """Play the tasks in one way; return its figures."""
-    format_, search = WAYS[way]
-    names = tasks.servers_of(BFCL)
-    toolkits: Mapping[str, Toolkit] = {name: open_toolkit(name) for name in names}
-    chosen = tasks.load(BFCL, toolkits)[::EVERY][:count]
-    expected = [expect(task, toolkits) for task in chosen]
-    suite_tools = sum(len(toolkit.definitions()) for toolkit in toolkits.values())
-    requests = Requests()
-    async with Host(names, format_, search=search, offered=size, suite_tools=suite_tools, watch=requests.add) as host:
-        started_at = time.process_time()
-        replays = [await host.play(task, should_be) for task, should_be in zip(chosen, expected, strict=True)]
-        seconds = time.process_time() - started_at - host.model_seconds
-    counted = await anyio.run_process(
-        ["node", "-e", COUNTER], cwd=TOKENS, input=json.dumps(requests.parts).encode(), stderr=None
+    calls = [(call.server, call.tool) for task in suite.tasks for turn in task.turns for call in turn.calls]
+    tools = list(dict.fromkeys(calls))
+    seconds, faults = 0.0, []
+    with OracleServer() as server:
+        settings = {"base_url": server.url, "servers": suite.entries(size), "code": way.code, "search": way.search}
+        with HostProcess(python, way.host, {**settings, "tools": tools}) as process:
+            oracle = server.oracle = Oracle(way, dict(zip(tools, process.read(), strict=True)))
+            for task, expected in zip(suite.tasks, suite.expected, strict=True):
+                for name in task.servers:
+                    process.do(call=[name, f"begin_{name}", {"task": task.id}])
+                for number, (turn, should_be) in enumerate(zip(task.turns, expected, strict=True)):
+                    oracle.begin(turn)
+                    answer = process.do(ask=turn.text, patterns=suite.patterns(size, task, turn), first=number == 0)
+                    seconds += answer["seconds"]
+                    fault = _find_fault(process, oracle, task, should_be, answer)
+                    if fault:
+                        faults.append(f"{size} tools, {way.title}, {NAMES[way.host]}, {task.id}: {fault}")
+                        break
+            peak = process.do(end=True)["peak"]
+    counted = subprocess.run(
+        ["node", "-e", COUNTER], cwd=TOKENS, input=json.dumps(oracle.parts).encode(), check=True, stdout=subprocess.PIPE
     )
     return {
-        "tasks": len(chosen),
-        "right": sum(not replay.fault for replay in replays),
-        "faults": [f"{replay.task}: {replay.fault}" for replay in replays if replay.fault],
-        "requests": requests.count,
-        "bytes": requests.sent_bytes,
+        "tasks": len(suite.tasks),
+        "faults": faults,
+        "requests": oracle.requests,
+        "bytes": oracle.sent_bytes,
         "tokens": int(counted.stdout),
         "seconds": seconds,
-        "peak": _read_peak(),
+        "peak": peak,
     }
 
 
-def _read_peak() -> float:
-    """Return the most memory that this process had, in MB; 0 where the system does not tell."""
-    if sys.platform == "win32":
-        return 0.0
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1e6 if sys.platform == "darwin" else 1e3)
+def _find_fault(process: HostProcess, oracle: Oracle, task: Task, expected: Expected, answer: Mapping[str, Any]) -> str:
+    """Return the first difference between a turn and what it should be; an empty text if there is none."""
+    if answer.get("text") != ANSWER:
+        return f"the answer is {answer}"
+    states = tuple(process.do(call=[name, f"state_{name}", {}])["text"] for name in task.servers)
+    return oracle.find_fault(expected.results) or ("" if states == expected.states else "another state")
 
 
-def _row(size: int, way: str, cell: Mapping[str, Any]) -> str:
+def _row(size: int, way: Way, cell: Mapping[str, Any]) -> str:
     count = cell["tasks"]
     cells: Sequence[str] = (
         f"{size:,}",
-        way,
-        f"{cell['right']} of {count}",
+        way.title,
+        NAMES[way.host],
+        f"{count - len(cell['faults'])} of {count}",
         f"{cell['requests'] / count:.1f}",
         f"{cell['bytes'] / count / 1000:,.0f}",
         f"{cell['tokens'] / count:,.0f}",
@@ -147,8 +237,17 @@ def _row(size: int, way: str, cell: Mapping[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _to_function(name: str, description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": dict(schema)}}
+def _describe(pythons: Mapping[str, str], load: float, arguments: str) -> str:
+    """Return a sentence about the run."""
+    versions = []
+    for host, python in pythons.items():
+        command = [python, "-c", VERSIONS, *PACKAGES[host], *SHARED]
+        versions.append(subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip())
+    return (
+        f'Measured on {datetime.now(UTC):%Y-%m-%d} by `make bench-tools BENCH_ARGS="{arguments}"` with Python '
+        f"{platform.python_version()}, {platform.system()} {platform.machine()}, {os.cpu_count()} processors with a "
+        f"load of {load:.1f} before the run. Versions: {'; '.join(versions)}."
+    )
 
 
 if __name__ == "__main__":

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -36,8 +35,6 @@ PIECE = 7
 """The characters of each streamed piece of a reply: fewer than most names and labels have."""
 SEARCH, RUN_CODE = "search_tools", "run_code"
 CODE = "code"
-CATALOG = "catalog"
-"""The server whose tools nobody needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +174,6 @@ class Host:
         format: The tool format.
         search: True to offer a few tools, and a search for the others of all servers; False to offer the tools of a
             task's servers at once.
-        offered: The number of tools on offer: those of the task first, then others of the suite, then those of a
-            catalog; None for the tools that `search` names.
-        suite_tools: The number of tools of the suite.
-        watch: Called with each request to the model.
     """
 
     def __init__(
@@ -189,22 +182,13 @@ class Host:
         format: str,  # noqa: A002 - as the option
         *,
         search: bool,
-        offered: int | None = None,
-        suite_tools: int = 0,
-        watch: Callable[[ModelRequest], None] | None = None,
     ) -> None:
-        self._servers, self._format, self._search, self._watch = servers, format, search, watch
-        self._offered, self._suite_tools = offered, suite_tools
-        self.model_seconds = 0.0
-        """The processor time of the scripted model itself, in seconds."""
+        self._servers, self._format, self._search = servers, format, search
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         module, entry = ["-m", "benchmarks.fidelity.server"], {"command": sys.executable, "autoApprove": ["*"]}
         servers = {name: entry | {"args": [*module, name]} for name in self._servers}
-        if self._offered is not None:
-            further = max(1, self._offered - self._suite_tools)
-            servers[CATALOG] = entry | {"args": [*module, CATALOG, str(further)]}
         self._dial = await self._stack.enter_async_context(
             DialClient(
                 ScriptedProvider(self._reply),
@@ -221,12 +205,7 @@ class Host:
         await self._stack.aclose()
 
     def _reply(self, request: ModelRequest) -> dict[str, Any]:
-        started_at = time.process_time()
-        if self._watch is not None:
-            self._watch(request)
-        reply = self._oracle.reply(request)
-        self.model_seconds += time.process_time() - started_at
-        return reply
+        return self._oracle.reply(request)
 
     async def play(self, task: Task, expected: Sequence[Expected]) -> Replay:
         """Play a task, up to its first difference."""
@@ -248,13 +227,7 @@ class Host:
 
     def _patterns(self, task: Task, turn: TaskTurn) -> list[str]:
         hidden = turn.missing | {f"{server}/{tool}_{server}" for server in self._servers for tool in ("begin", "state")}
-        if self._offered is not None and self._offered < self._suite_tools:
-            needed = [f"{call.server}/{call.tool}" for each in task.turns for call in each.calls]
-            others = [f"{server}/{tool}" for server, tool in self._names]
-            return [name for name in dict.fromkeys([*needed, *others]) if name not in hidden][: self._offered]
         servers = self._servers if self._search else task.servers
-        if self._offered is not None:
-            servers = (*self._servers, CATALOG)
         return [*(f"{server}/*" for server in servers), *(f"!{name}" for name in sorted(hidden))]
 
     async def _state(self, server: str) -> str:

@@ -86,23 +86,31 @@ def describe_installed(host: str, python: str) -> Environment:
     return Environment(host, python, json.loads(asked.stdout))
 
 
-def _prepare(host: str, python: str) -> Environment:
-    folder = FOLDER / host
-    program = str(folder / "bin" / "python")
-    pins = ADAPTERS / f"{host}.txt"
+def install(folder: Path, pins: Path, python: str, *further: str) -> str:
+    """Make a virtual environment with the pinned packages, unless it is there; return why it is not, or an empty text.
+
+    `further` are the arguments of pip for one more installation.
+    """
     stamp = folder / "installed"
     if stamp.is_file() and stamp.read_bytes() == pins.read_bytes():
-        return describe_installed(host, program)
-    install = [program, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
-    steps = [[python, "-m", "venv", "--clear", str(folder)], [*install, "--requirement", str(pins)]]
-    if host == OWN:
-        steps.append([*install, "--no-deps", "--editable", str(ROOT)])
+        return ""
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+    steps = [[python, "-m", "venv", "--clear", str(folder)], [*pip, "--requirement", str(pins)]]
+    steps += [[*pip, *further]] if further else []
     for step in steps:
         ended = subprocess.run(step, check=False, capture_output=True, text=True, timeout=INSTALL_SECONDS)
         if ended.returncode:
-            return Environment(host, program, problem=f"not installed: {_last_line(ended.stderr)}")
+            return f"not installed: {_last_line(ended.stderr)}"
     stamp.write_bytes(pins.read_bytes())
-    return describe_installed(host, program)
+    return ""
+
+
+def _prepare(host: str, python: str) -> Environment:
+    folder = FOLDER / host
+    program = str(folder / "bin" / "python")
+    further = ("--no-deps", "--editable", str(ROOT)) if host == OWN else ()
+    problem = install(folder, ADAPTERS / f"{host}.txt", python, *further)
+    return Environment(host, program, problem=problem) if problem else describe_installed(host, program)
 
 
 def _last_line(text: str) -> str:

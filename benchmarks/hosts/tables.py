@@ -69,13 +69,18 @@ def write_markdown(run: Run) -> str:
 
 def replace_tables(file: Path, markdown: str) -> None:
     """Put the tables between the marks of a file."""
-    before, _, after = _split(file)
-    file.write_text(f"{before}{BEGIN}\n\n{markdown}\n\n{END}{after}", encoding="utf-8")
+    replace_between(file, BEGIN, END, markdown)
+
+
+def replace_between(file: Path, begin: str, end: str, markdown: str) -> None:
+    """Put Markdown between two marks of a file."""
+    before, _, after = _split(file, begin, end)
+    file.write_text(f"{before}{begin}\n\n{markdown}\n\n{end}{after}", encoding="utf-8")
 
 
 def find_differences(file: Path, markdown: str) -> list[str]:
     """Return the ratios whose spread does not overlap with that in a file; other numbers depend on the machine."""
-    earlier, differences = _read_ratios(_split(file)[1]), []
+    earlier, differences = _read_ratios(_split(file, BEGIN, END)[1]), []
     for place, (median, low, high) in _read_ratios(markdown).items():
         median_before, low_before, high_before = earlier.get(place, (median, low, high))
         if high < low_before or high_before < low:
@@ -101,12 +106,12 @@ def _read_ratios(markdown: str) -> dict[tuple[str, ...], tuple[float, float, flo
     return ratios
 
 
-def _split(file: Path) -> tuple[str, str, str]:
+def _split(file: Path, begin: str, end: str) -> tuple[str, str, str]:
     """Return what is before the marks of a file, between them, and after them."""
-    before, found, rest = file.read_text(encoding="utf-8").partition(BEGIN)
-    between, found_end, after = rest.partition(END)
+    before, found, rest = file.read_text(encoding="utf-8").partition(begin)
+    between, found_end, after = rest.partition(end)
     if not found or not found_end:
-        raise SystemExit(f"{file} has no line {BEGIN!r}, or no {END!r} after it")
+        raise SystemExit(f"{file} has no line {begin!r}, or no {end!r} after it")
     return before, between, after
 
 

@@ -21,9 +21,14 @@ from benchmarks import gateway
 from benchmarks.case_list import all_cases
 from benchmarks.child import measured
 from benchmarks.dial import main
+from benchmarks.fidelity import offers
+from benchmarks.fidelity.oracle import ANSWER, WAYS, Oracle, OracleServer, Way
+from benchmarks.fidelity.tasks import Call, TaskTurn
 from benchmarks.hosts.tables import BEGIN, END, find_differences
 from benchmarks.load.faults import is_untrue
 from benchmarks.report import Row, rows_of, table
+from benchmarks.search import multiplied
+from benchmarks.search_data import tools
 from benchmarks.server_entries import server_entries
 from tests.inner import INTERRUPTED, build_interrupted_result
 from tests.support.fork_server import FORK_CLIENT, ForkedProcess, can_fork, start_server
@@ -137,6 +142,29 @@ def test_a_result_that_nobody_knows_is_true_of_a_call_that_ran_and_of_one_that_d
     assert not any(is_untrue([result], "Look!", Counter(ran)) for result in unknown for ran in ((), ("Look!",)))
     assert is_untrue(["Not run: it was cancelled."], "Look!", Counter(["Look!"]))
     assert is_untrue(["Look!"], "Look!", Counter())
+
+
+@pytest.mark.parametrize(
+    "way", [way for way in WAYS if way.host == "dial_client" and way.search], ids=lambda way: way.title
+)
+def test_the_model_that_knows_a_task_plays_it_through_this_host(
+    way: Way, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(offers, "ENVIRONMENTS", tmp_path)
+    first, *_, last = (tool for tool in multiplied(tools(), 20) if not tool.input_schema.get("required"))
+    turn = TaskTurn("Do what is to be done.", tuple(Call("catalog", tool.name, {}) for tool in (first, last)))
+    servers = {"catalog": {"command": sys.executable, "args": ["-m", "benchmarks.fidelity.server", "catalog", "20"]}}
+    with OracleServer() as server:
+        settings = {"base_url": server.url, "servers": servers, "code": way.code, "search": way.search}
+        names = [(call.server, call.tool) for call in turn.calls]
+        with offers.HostProcess(sys.executable, way.host, {**settings, "tools": names}) as process:
+            oracle = server.oracle = Oracle(way, dict(zip(names, process.read(), strict=True)))
+            oracle.begin(turn)
+            answer = process.do(ask=turn.text, patterns=["catalog/*"], first=True)
+    assert answer["text"] == ANSWER, answer
+    assert oracle.requests == (3 if way.code else 4), "a search, the calls, the answer"
+    assert oracle.find_fault(["nothing", "nothing"]) == ""
+    assert oracle.find_fault(["nothing", "something"]).endswith("'nothing', not 'something'")
 
 
 def test_a_row_has_the_medians_their_ratio_and_the_range_of_the_pairs() -> None:
