@@ -154,7 +154,8 @@ def main() -> int:
                 faults += cell["faults"]
                 lines.append(_row(size, way, cell))
                 print(lines[-1], flush=True)
-    arguments = " ".join([f"--tasks {options.tasks}", *(f"--hosts {host}" for host in options.hosts or ())])
+    chosen = [("--size", size) for size in options.size or ()] + [("--hosts", host) for host in options.hosts or ()]
+    arguments = " ".join(f"{option} {value}" for option, value in [("--tasks", options.tasks), *chosen])
     markdown = "\n".join([_describe(pythons, load, arguments), "", HEAD, *lines])
     if options.write:
         replace_between(options.write, BEGIN, END, markdown)
