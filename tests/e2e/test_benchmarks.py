@@ -137,7 +137,7 @@ def test_servers_that_are_killed_under_load_lose_and_repeat_nothing() -> None:
     assert [row[name] for name in ("lost", "repeated", "denied", "silent")] == [0, 0, 0, 0], row
 
 
-def test_a_result_that_nobody_knows_is_true_of_a_call_that_ran_and_of_one_that_did_not() -> None:
+def test_an_unknown_result_is_true_of_a_call_that_ran_and_of_a_call_that_did_not() -> None:
     unknown = [INTERRUPTED, str(build_interrupted_result("call_1", "it was cancelled").content)]
     assert not any(is_untrue([result], "Look!", Counter(ran)) for result in unknown for ran in ((), ("Look!",)))
     assert is_untrue(["Not run: it was cancelled."], "Look!", Counter(["Look!"]))

@@ -103,10 +103,12 @@ async def test_a_durable_turn_that_waits_is_answered_by_the_next_process_within_
         async with anyio.create_task_group() as group:
             group.start_soon(chat, server, wheres[0])
             await maths.gate.begun.wait()
-            group.start_soon(chat, server, wheres[1], "Hi")
-            while server.turns.count()[2] == 0:  # noqa: ASYNC110 - the request is on its way
-                await anyio.sleep(0.01)
-            server.server.shut_down()
+            async with server.http.stream("POST", f"{wheres[1]}/chat", json={"text": "Hi"}) as waiting:
+                events = read_events(waiting)
+                await anext(events)  # from the head of the response on the turn is durable
+                server.server.shut_down()
+                async for _ in events:
+                    pass
     async with serve(["Done.", "Done."], store=SQLStore(tmp_path / "a.db"), **options) as server:
         read = []
         for where in wheres:
