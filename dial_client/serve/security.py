@@ -282,7 +282,7 @@ class SecurityMiddleware:
         if isinstance(person, Person) and person.scopes.isdisjoint(
             needed := find_needed_scopes(scope["method"], scope["path"])
         ):
-            if scope["path"].split("/")[1] not in NEEDED_SCOPES:  # most likely a mistyped address
+            if scope["path"].removeprefix("/").partition("/")[0] not in NEEDED_SCOPES:  # mistyped
                 raise build_path_error(scope["path"])
             person = Refusal(f"this needs a token with the scope {' or '.join(needed)}", needed[:1])
         if isinstance(person, Refusal):

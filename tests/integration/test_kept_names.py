@@ -31,6 +31,7 @@ from dial_client.testing import ScriptedProvider
 from tests.inner import KeptNames, sandbox, state_seal, to_dict
 from tests.support.http_service import serve
 from tests.support.kept_program import KeptJob
+from tests.support.program import dial_chat, write_config
 from tests.support.servers.launch import raw
 
 pytest.importorskip("pydantic_monty", reason="the extra 'code' is not installed")
@@ -399,3 +400,13 @@ async def test_a_killed_process_leaves_names_for_a_later_process(tmp_path: Path,
         assert await process.wait() == -signal.SIGKILL
     turn = await KeptJob(tmp_path, keys).go_on()
     assert answers_of(turn) == ["[1, 2, 3]"]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # the program has one event loop
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+async def test_the_names_are_in_no_output_of_the_program(tmp_path: Path, form: str) -> None:
+    write_config(tmp_path, {}, [program("x = 1"), "Done."])
+    ran = dial_chat(tmp_path, "--no-save", "--tool-format", "code", "--output", form, "go on")
+    assert (ran.returncode, '"Done."' in ran.stdout) == (0, True), ran.stderr
+    assert "seal" not in ran.stdout
