@@ -232,6 +232,16 @@ async def test_invalid_network_settings_in_the_environment_are_an_error_that_nam
     assert "secret" not in str(caught.value)
 
 
+async def test_requests_go_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with model_endpoint([Say("Hello"), Say("Hello again")]) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        provider = provider_of("http://nowhere.invalid")
+        replies = [await hear(provider), await hear(provider)]
+        await provider.aclose()
+    assert [reply.text for reply in replies] == ["Hello", "Hello again"]
+    assert [request.path for request in proxy.requests] == ["http://nowhere.invalid/chat/completions"] * 2
+
+
 def test_a_folder_of_certificates_that_does_not_exist_is_named_only_for_an_unknown_certificate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
