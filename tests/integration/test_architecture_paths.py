@@ -41,7 +41,7 @@ def list_frames() -> list[str]:
 @pytest.mark.anyio
 @pytest.mark.once
 async def test_the_frames_of_the_architecture_are_those_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    import httpx2
+    import httpcore2
 
     stacks: dict[str, list[str]] = {}
 
@@ -54,7 +54,7 @@ async def test_the_frames_of_the_architecture_are_those_of_a_run(monkeypatch: py
 
         monkeypatch.setattr(owner, method, record)
 
-    watch(httpx2.AsyncClient, "send")
+    watch(httpcore2.AsyncConnectionPool, "handle_async_request")
     watch(StdioTransport, "write_line")
     replies = [Say("", (Call("delete_record", {"id": 1}),)), Say("Done.")]
     with model_endpoint(replies) as endpoint:
@@ -62,5 +62,5 @@ async def test_the_frames_of_the_architecture_are_those_of_a_run(monkeypatch: py
         servers = {"records": python_server(RECORDS, autoApprove=["*"])}
         async with DialClient("m", models={"m": profile}, servers=servers) as dial:
             assert (await dial.run("Delete it")).text == "Done."
-    assert stacks["send"] == read_frames("The path of a message")
+    assert stacks["handle_async_request"] == read_frames("The path of a message")
     assert stacks["write_line"] == read_frames("The path of a tool call")
