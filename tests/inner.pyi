@@ -625,6 +625,7 @@ from dial_client.servers import session as session
 from dial_client.servers.connection import Connection as Connection
 from dial_client.servers.notifications import CACHE_SECONDS as CACHE_SECONDS
 from dial_client.servers.notifications import MAX_CUTS as MAX_CUTS
+from dial_client.servers.notifications import OPEN_SECONDS as OPEN_SECONDS
 from dial_client.servers.notifications import Notifications as Notifications
 from dial_client.servers.notifications import ToolWatch as ToolWatch
 from dial_client.servers.oauth.login_stores import MAX_BYTES as TOKEN_STORAGE_MAX_BYTES

@@ -50,6 +50,8 @@ MAX_ITEMS = 10_000
 # Seconds between an announced change and reading the tools again; doubled while announcements continue.
 DEBOUNCE = 0.1
 DEBOUNCE_MAX = 10.0
+# Seconds for which the first list waits for the stream of announcements.
+OPEN_SECONDS = 0.5
 # Timeout in seconds for reading all pages of a list, except for the tools at the start of a session.
 LIST_SECONDS = 30.0
 # Limit of subscribed resources for one server: since 2026-07-28 each keeps an HTTP connection open.
@@ -399,6 +401,16 @@ class ToolWatch:
         self._announced = 0
         # The time of the first announcement that the last tool list read does not include; None for no such one.
         self._stale_since: Observable[float | None] = Observable(None)
+        # Set once the stream of announcements was opened or refused.
+        self._opened = anyio.Event()
+
+    async def wait_until_open(self) -> None:
+        """Wait, not for long, until `listen` has opened the stream of announcements, or was refused.
+
+        Tools that are read before would be read again, and the first turn would wait for that.
+        """
+        with anyio.move_on_after(OPEN_SECONDS):
+            await self._opened.wait()
 
     async def read(self, client: Client) -> tuple[Tool, ...]:
         """Read all pages of ``tools/list``; raises as `read_all_pages` does."""
@@ -489,6 +501,7 @@ class ToolWatch:
         from mcp import MCPError
 
         def on_open(honored: SubscriptionFilter) -> bool:
+            self._opened.set()
             if not (honored.tools_list_changed or honored.prompts_list_changed or honored.resources_list_changed):
                 return False
             # Changes between reading a list and opening the stream are not announced.
@@ -507,6 +520,8 @@ class ToolWatch:
             self._valid_until = anyio.current_time() + CACHE_SECONDS
         except (MCPError, ValueError, RuntimeError) as error:
             log.debug("notifications_refused", error=type(error).__name__)
+        finally:
+            self._opened.set()
 
 
 def find_capabilities(client: Client) -> dict[Listing, Any]:

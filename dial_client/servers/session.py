@@ -326,6 +326,7 @@ class ServerSession:
         async with self._create_client(target) as client, anyio.create_task_group() as group:
             if has_list_changes(client):
                 group.start_soon(self._tool_watch.listen, client)
+                await self._tool_watch.wait_until_open()
             self._become_ready(client, transport, await self._tool_watch.read(client))
             group.start_soon(self._tool_watch.refresh, client, self._set_tools)
             if self._is_legacy and (level := self._capabilities.callbacks.log_level):

@@ -13,7 +13,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 
 from dial_client import DialClient
 from dial_client.testing import ScriptedProvider
-from tests.inner import CACHE_SECONDS, MAX_CUTS
+from tests.inner import CACHE_SECONDS, MAX_CUTS, OPEN_SECONDS
 from tests.support.fakes import virtual_time
 from tests.support.program import LONG as PATIENCE
 from tests.support.servers.launch import web, web_server
@@ -66,6 +66,28 @@ async def test_a_list_is_valid_for_as_long_as_its_server_says() -> None:
         await anyio.sleep(121)
         await dial.run("Hello.")
         assert [tool.tool for tool in dial.tools] == ["first", "second"]
+
+
+async def test_the_tools_are_read_once_before_the_first_answer_of_a_server_that_announces_changes() -> None:
+    it, handler = Lists(ttl=0), ListenHandler(InMemorySubscriptionBus())
+    server = Server("lists", on_list_tools=it.list_tools, on_subscriptions_listen=handler)
+    async with DialClient(ScriptedProvider(["Hello."]), servers={"lists": server}) as dial:
+        assert (await dial.run("Hello.")).text == "Hello."
+        assert it.read == ["tools"]
+
+
+@virtual_time
+async def test_the_tools_are_read_soon_although_a_server_does_not_open_the_stream_of_announcements() -> None:
+    it = Lists(ttl=0)
+
+    async def never(context: Any, params: Any) -> Any:
+        await anyio.sleep_forever()
+
+    server = Server("lists", on_list_tools=it.list_tools, on_subscriptions_listen=never)
+    began = anyio.current_time()
+    async with DialClient(ScriptedProvider(["Hello."]), servers={"lists": server}) as dial:
+        assert (await dial.run("Hello.")).text == "Hello."
+        assert anyio.current_time() - began <= OPEN_SECONDS
 
 
 @virtual_time
