@@ -181,7 +181,7 @@ class Recording:
         self._last_messages = request.messages
         request_json = {
             "after": known,
-            "messages": [replace(message.without_echo(), kept=None).to_dict() for message in request.messages[known:]],
+            "messages": [message.without_echo().without_kept().to_dict() for message in request.messages[known:]],
             "tools": [tool.name for tool in request.tools],
             "tool_choice": request.settings.tool_choice or "auto",
             "stream": request.stream,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from dial_client.conversations.history import detach, repair_conversation
@@ -137,7 +137,7 @@ def list_messages(stored: Conversation) -> list[dict[str, Any]]:
             "position": node.position,
             "parent": node.parent_message,
             "shown": node.position in on_path,
-            "message": replace(node.message, kept=None).to_dict(),
+            "message": node.message.without_kept().to_dict(),
         }
         for node in tree.messages.values()
         if not node.is_edit and node.position not in tree.removed

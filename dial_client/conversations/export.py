@@ -35,7 +35,7 @@ def to_json(conversation: Conversation) -> str:
         "created_at": conversation.created_at.isoformat(),
         "updated_at": conversation.updated_at.isoformat(),
         # What programs have kept may be more than the conversation shows, and is of use on this machine only.
-        "messages": [replace(message, kept=None).to_dict() for message in conversation.messages],
+        "messages": [message.without_kept().to_dict() for message in conversation.messages],
     }
     return json.dumps(exported, indent=2) + "\n"
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Generic
 
 from dial_client.messages.mcp_apps import App
@@ -220,6 +220,6 @@ def to_dict(event: Event) -> dict[str, Any]:
 
 
 def _to_json(value: Any) -> Any:
-    if isinstance(value, Message) and value.kept is not None:
-        value = replace(value, kept=None)  # for the next program, and not for who watches the turn
+    if isinstance(value, Message | Turn):
+        value = value.without_kept()  # for the next program, and not for who watches the turn
     return value.to_dict() if isinstance(value, App | Message | ToolCallRequest | ToolCallResult | Turn) else value

@@ -439,6 +439,10 @@ class Message(VendorForms):
         """Return the message without its echo."""
         return self if self.echo is None else replace(self, echo=None)
 
+    def without_kept(self) -> Message:
+        """Return the message without the names of a program, which are of use in the stored conversation alone."""
+        return self if self.kept is None else replace(self, kept=None)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the message as JSON, without empty fields; `from_dict` restores an equal message."""
         rare = {

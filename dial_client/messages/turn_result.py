@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from dial_client.messages.citations import Citation
@@ -213,6 +213,10 @@ class Turn(Generic[OutputT_co]):
         """Return the counts of `usage` and of each request, and ``cost_usd``, which is None if it is unknown."""
         rounds = [usage.to_dict() for usage in self.request_usages]
         return {**self.usage.to_dict(), "rounds": rounds, "cost_usd": self.cost_usd}
+
+    def without_kept(self) -> Turn[OutputT_co]:
+        """Return the turn without the names of its programs, as `Message.without_kept`, for others than its store."""
+        return replace(self, messages=tuple(message.without_kept() for message in self.messages))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the turn in JSON types, as in the output of ``dial-chat --output json``.

@@ -7,7 +7,6 @@ import secrets
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -169,8 +168,7 @@ def _show(event: Event, session: ChatSession, sink: TurnSink) -> None:
 
 def _describe_turn(turn: Turn, session: ChatSession, seconds: float) -> dict[str, Any]:
     """Return a turn in JSON types, with the conversation to resume, the model and the duration."""
-    # What a program has kept for the next one is of use in the stored conversation only.
-    state = replace(turn, messages=tuple(replace(message, kept=None) for message in turn.messages)).to_dict()
+    state = turn.without_kept().to_dict()
     first = {
         "text": state.pop("text"),
         "stop_reason": state.pop("stop_reason"),

@@ -103,7 +103,7 @@ def summary_to_dict(summary: Conversation | ConversationSummary) -> dict[str, An
 
 def _message_to_dict(message: Message) -> dict[str, Any]:
     """Return a message as JSON, without the variables of a program, and without the messages of an agent that waits."""
-    pending, message = message.pending, replace(message, kept=None)
+    pending, message = message.pending, message.without_kept()
     if pending is not None:
         message = replace(message, pending=replace(pending, snippet=None, messages=()))
     return message.to_dict()
@@ -292,9 +292,7 @@ class ConversationRoutes:
         headers = {"x-turn-id": turn.id}
         if stream:
             return SSEResponse(stream_turn(turn, 0, self._model.name), headers)
-        result = await turn.result()
-        shown = replace(result, messages=tuple(replace(message, kept=None) for message in result.messages))
-        return build_json_response(shown.to_dict(), headers=headers)
+        return build_json_response((await turn.result()).without_kept().to_dict(), headers=headers)
 
     async def _respond(self, request: Request, conversation_id: str, status: int = 200) -> Response:
         return build_json_response(view_to_dict(await self._find_runner(request).view(conversation_id)), status)
