@@ -95,8 +95,8 @@ class TurnRecorder:
             self._rounds.append(dict.fromkeys(pending.waiting_id for pending in waiting))
         self.endpoint_calls: list[tuple[int, ToolCallRecord]] = []
         """The calls that the model's endpoint ran itself, each with the number of rounds before it."""
-        self.inner_calls: list[tuple[int, ToolCallRecord]] = []
-        """The calls of snippets that have ended, each with the number of rounds up to it."""
+        # The calls of snippets in the order of their starts, each with the number of rounds up to it.
+        self._inner_calls: list[tuple[int, ToolCallStarted, ToolCallRecord | None]] = []
         # The running calls by id, each with its start time by `time.monotonic`.
         self._started: dict[str, tuple[ToolCallStarted, float]] = {}
         self.nested_calls: dict[str, NestedCalls] = {}
@@ -142,6 +142,7 @@ class TurnRecorder:
             case ToolCallStarted():
                 self._started[event.call.id] = (event, time.monotonic())
                 if event.parent:
+                    self._inner_calls.append((len(self._rounds), event, None))
                     self._find_nested(event.parent).record(event)
             case ToolCallFinished():
                 self._record_end(event)
@@ -158,7 +159,10 @@ class TurnRecorder:
             self.endpoint_calls.append((len(self._rounds), record))
         elif started.parent:
             # Not a call of the round: the snippet is, by whose result the limits of a turn judge.
-            self.inner_calls.append((len(self._rounds), record))
+            # From the end: a program may make thousands of calls, and what ends has mostly begun last.
+            places = reversed(range(len(self._inner_calls)))
+            place = next(place for place in places if self._inner_calls[place][1] is started)
+            self._inner_calls[place] = (len(self._rounds), started, record)
             self._find_nested(started.parent).record(event)
         else:
             self._rounds[-1][result.tool_call_id] = record
@@ -283,11 +287,12 @@ class TurnRecorder:
             client_tool_calls = tuple(call for call, _ in self._find_unanswered())
             last = next((found for found in (*self._messages[::-1], *self.question[::-1]) if found.tool_calls), last)
         # Calls that the endpoint ran precede the other calls of the same reply, those of snippets follow them.
+        # All are in the order in which they were requested or began: calls that run at once end in any order.
         calls: list[ToolCallRecord] = []
         for number, ended in enumerate((*self.rounds, ())):
             calls += [record for before, record in self.endpoint_calls if before == number]
             calls += ended
-            calls += [record for upto, record in self.inner_calls if upto == number + 1]
+            calls += [record for upto, _, record in self._inner_calls if record and upto == number + 1]
         known = [cost for cost in self._costs if cost is not None]
         fallback = f"[Unable to complete task: {stop_reason.sentence}]" if last is not None else ""
         return Turn(

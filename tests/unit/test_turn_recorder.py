@@ -197,6 +197,20 @@ def test_calls_are_listed_in_the_order_of_the_reply() -> None:
     ]
 
 
+def test_calls_of_a_program_are_listed_in_the_order_of_their_starts() -> None:
+    recorder = recorded(
+        *ROUND,
+        ToolCallStarted(call("a"), ""),
+        ToolCallStarted(call("a/1"), "server", parent="a"),
+        ToolCallStarted(call("a/2"), "server", parent="a"),
+        ToolCallFinished(good("a/2"), "server", 1),
+        ToolCallFinished(good("a/1"), "server", 2),
+        ToolCallFinished(good("a"), "", 3),
+    )
+    ids = [record.call.id for record in recorder.build_turn(StopReason.ANSWERED).tool_calls]
+    assert ids == ["a", "a/1", "a/2"]
+
+
 def test_two_rounds_may_use_the_same_call_id() -> None:
     once: list[Event] = [
         MessageCompleted(Message.assistant("", [call("a")])),
