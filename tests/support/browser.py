@@ -238,7 +238,7 @@ class Tab:
                 self.dialogs.append(params["message"])
 
     def resize(self, width: int, height: int, *, phone: bool = False) -> None:
-        """Resize the page, in CSS pixels."""
+        """Resize the page, in CSS pixels, and wait until the page has drawn itself at that size."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -247,6 +247,8 @@ class Tab:
             mobile=phone,
         )
         self.call("Emulation.setTouchEmulationEnabled", enabled=phone)
+        # The page is told of its size when it draws the next frame, and observers of elements after that.
+        self.run("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
 
     def go(self, url: str) -> None:
         """Open a URL."""
