@@ -171,6 +171,43 @@ class ServerSkills:
             )
         return data
 
+    async def list_folder(self, skill: ServerSkill, path: str) -> tuple[str, ...]:
+        """Return the files in a folder of a skill, by its manifest; empty if the manifest has no such folder.
+
+        If the server lists directories (``resources/directory/read``), the manifest is compared with the folder as the
+        server has it now. What only the directory has is never a file of the skill, but a change of it.
+
+        Raises:
+            SkillProblem: The folder shows that the skill has changed.
+            ServerError: The server did not answer.
+        """
+        folder = f"{skill.root}{'' if path in ('', '.') else path.rstrip('/') + '/'}"
+        uris = sorted(f"{skill.root}{name}" for name in skill.digests)
+        inside = tuple(uri for uri in uris if uri.startswith(folder))
+        connection = self._connections.get(skill.server)
+        if inside and connection is not None and connection.declares_directories:
+            children = {uri.removeprefix(folder).split("/", 1)[0] for uri in inside}
+            if await self._read_directory(connection, folder.rstrip("/")) not in (children, None):
+                self.require_unchanged(await self.get(skill.server, skill.uri))
+        return tuple(uri.removeprefix(skill.root) for uri in inside)
+
+    async def _read_directory(self, connection: Connection, uri: str) -> set[str] | None:
+        """Return the names of a directory's direct children; None if it cannot be read, which a note says."""
+
+        async def request(client: Client) -> set[str]:
+            from dial_client.tools.skills.skill_requests import DirectoryPages
+
+            pages: Any = DirectoryPages(client, uri)
+            listed = await read_all_pages(pages, "resources", "uri", connection.add_note)
+            return {item.uri.removeprefix(f"{uri}/").rstrip("/") for item in listed.items}
+
+        try:
+            return await connection.ask(request, LIST_SECONDS)
+        except ServerError as error:
+            problem = to_one_line(error.problem, 200)
+            connection.add_note(f"the directory {to_one_line(uri, 120)} cannot be read: {problem}")
+            return None
+
     async def _read_document(self, skill: ServerSkill) -> str:
         """Return the text of a ``SKILL.md`` whose bytes and front matter are those of the list."""
         if skill.digests[FILE_NAME][1] > MAX_DOCUMENT:

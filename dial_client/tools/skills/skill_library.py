@@ -330,7 +330,7 @@ class SkillLibrary:
         else:
             # A skill is used as a whole: its files belong to the manifest that its instructions were read with.
             loaded, _ = await self.of_servers.load(skill)
-            if inside := _find_inside(loaded.digests, path):
+            if inside := "\n".join(await self.of_servers.list_folder(loaded, path)):
                 return sanitize(f"[{path} of the skill {name} {_name_server(skill.server)}]\n{inside}")
             data, whose = await self.of_servers.read_file(loaded, path), _name_server(skill.server)
         try:

@@ -1,4 +1,7 @@
-"""The requests ``skills/list`` and ``skills/get`` of SEP-2640, and the checks of what a server answers."""
+"""The requests of SEP-2640, and the checks of what a server answers.
+
+They are ``skills/list``, ``skills/get``, and ``resources/directory/read``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from mcp import Client
-from mcp_types import CacheableResult, PaginatedResult, Request, RequestParams
+from mcp_types import CacheableResult, ListResourcesResult, PaginatedResult, Request, RequestParams
 from pydantic import BaseModel, Field, ValidationError
 
 from dial_client.runtime.safe_text import sanitize, to_one_line
@@ -50,14 +53,31 @@ class GetSkillResult(CacheableResult):
 
 
 class SkillParams(RequestParams):
-    """The parameters of ``skills/list`` and ``skills/get``."""
+    """The parameters of all of these requests."""
 
     uri: str | None = None
     cursor: str | None = None
 
 
 class SkillRequest(Request[SkillParams, str]):
-    """A request about skills."""
+    """A request about skills, or for the direct children of a directory."""
+
+
+class DirectoryPages:
+    """The direct children of a directory, in the form of the SDK's lists, as `SkillPages`.
+
+    Args:
+        client: The SDK's client.
+        uri: The URI of the directory, without a slash at its end.
+    """
+
+    def __init__(self, client: Client, uri: str) -> None:
+        self._client, self._uri = client, uri
+
+    async def list_resources(self, cursor: str | None) -> ListResourcesResult:
+        """Return a page of the direct children."""
+        request = SkillRequest(method="resources/directory/read", params=SkillParams(uri=self._uri, cursor=cursor))
+        return await self._client.session.send_request(request, ListResourcesResult)
 
 
 class SkillPages:

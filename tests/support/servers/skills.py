@@ -29,6 +29,7 @@ from mcp_types import (
 )
 
 EXTENSION = "io.modelcontextprotocol/skills"
+FOLDER = "inode/directory"
 FRESH = {"ttlMs": 0, "cacheScope": "private"}
 
 
@@ -52,6 +53,10 @@ class SkillServer:
         """By name: members of the entry that replace those of the skill."""
         self.served: dict[str, str] = {}
         """By URI: texts that are returned in place of the file."""
+        self.has_directories = False
+        """Whether the server lists its directories, and says so."""
+        self.directories: list[str] = []
+        """The URIs of the directories that were read."""
 
     def describe(self, name: str) -> dict[str, Any]:
         """Return the entry of a skill."""
@@ -96,6 +101,23 @@ class SkillServer:
                 text = (self.folder / params.uri.removeprefix("skill://")).read_bytes().decode()
             return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, text=text)])
 
+        async def read_directory(context: Any, params: SkillParams) -> Any:
+            """Return one direct child per page."""
+            self.directories.append(str(params.uri))
+            folder = self.folder / str(params.uri).removeprefix("skill://")
+            if not folder.is_dir():
+                raise MCPError(INVALID_PARAMS, f"{params.uri} is not a directory resource")
+            place, children = int(params.cursor or 0), sorted(folder.iterdir())
+            listed = [
+                {
+                    "uri": f"{params.uri}/{path.name}",
+                    "name": path.name,
+                    **({"mimeType": FOLDER} if path.is_dir() else {}),
+                }
+                for path in children[place : place + 1]
+            ]
+            return {"resources": listed} | ({"nextCursor": str(place + 1)} if place + 1 < len(children) else {})
+
         async def list_tools(context: Any, params: Any) -> ListToolsResult:
             return ListToolsResult(tools=[Tool(name="send", input_schema={"type": "object"})])
 
@@ -105,9 +127,10 @@ class SkillServer:
         server: Server[Any] = Server(
             "skills", instructions=instructions, on_read_resource=read, on_list_tools=list_tools, on_call_tool=call
         )
-        server.extensions[EXTENSION] = {}
+        server.extensions[EXTENSION] = {"directoryRead": True} if self.has_directories else {}
         server.add_request_handler("skills/list", SkillParams, list_skills)
         server.add_request_handler("skills/get", SkillParams, get_skill)
+        server.add_request_handler("resources/directory/read", SkillParams, read_directory)
         return server
 
 
