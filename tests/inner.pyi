@@ -533,6 +533,7 @@ from dial_client.runtime.safe_text import to_one_line as to_one_line
 from dial_client.runtime.text import did_you_mean as did_you_mean
 from dial_client.runtime.text import find_nearest as find_nearest
 from dial_client.runtime.text import find_nearest_by_words as find_nearest_by_words
+from dial_client.runtime.text import suggest_name as suggest_name
 from dial_client.schema import provider_schema as provider_schema
 from dial_client.schema.argument_check import ArgumentCheck as ArgumentCheck
 from dial_client.schema.docstrings import Docstring as Docstring

@@ -31,7 +31,7 @@ from dial_client.settings.agent import Agent
 from dial_client.settings.config_locations import find_user_config
 from dial_client.settings.config_types import ModelProfile, Settings, SkillFolder
 from dial_client.settings.policy_config import Policy, load_policy
-from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
+from dial_client.tools.approval import Answer, Approval, ApprovalContext, Approver, Decision
 from dial_client.tools.approval_mode import ApprovalMode
 
 
@@ -68,7 +68,7 @@ async def open_client(  # noqa: PLR0913 - what a command has to say of its clien
     """
     mode = choose_mode(options)
 
-    async def answer_yes(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+    async def answer_yes(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Answer:
         if approve is not None and dial.approvals.mode is not ApprovalMode.AUTO:
             return await approve(call, tool, context)
         return Approval(Decision.ONCE, decided_by="--yes")

@@ -18,6 +18,7 @@ from dial_client.client.client_setup import CACHE, STATE, open_cache, open_grant
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import ToolSpec
 from dial_client.runtime.safe_text import escape_line, to_one_line
+from dial_client.runtime.text import suggest_name
 from dial_client.servers.server_cache import ServerCache, ToolPins
 from dial_client.settings import config_editor
 from dial_client.settings.config_types import ServerSettings, Settings
@@ -186,8 +187,7 @@ def _resolve_tool(name: str, known: _ApprovalState) -> tuple[str, str]:
     server, slash, tool = name.partition("/")
     if slash:
         if server not in known.settings.servers:
-            hint = f"there are: {', '.join(known.settings.servers)}" if known.settings.servers else ""
-            raise ConfigError(f"there is no server {server!r}", hint)
+            raise ConfigError(f"there is no server {server!r}", suggest_name(server, known.settings.servers))
         return server, tool
     keys = [(server, spec.name) for server, tools in known.tools.items() for spec in tools or ()]
     found = next((key for key, offered in assign_names(keys).items() if offered == name), None)

@@ -65,6 +65,12 @@ def read_server_target(name: str, entry: Any) -> Any:
     given: Any = name  # callers without a type checker may pass any type
     if not isinstance(given, str):
         raise TypeError(f"the name of a server is a string, not {describe_type(given)}")
+    if isinstance(entry, str):
+        if not entry.lower().startswith(("http://", "https://")):
+            command, *arguments = entry.split() or ["PROGRAM"]
+            example = {name: {"command": command, "args": arguments}}
+            raise TypeError(f"server {name!r}: a text is the URL of a server; a program is an entry, servers={example}")
+        entry = {"url": entry}
     if isinstance(entry, Mapping):
         from dial_client.settings import configuration  # loaded only by clients that read entries
 

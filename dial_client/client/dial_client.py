@@ -93,7 +93,7 @@ class DialClient:
     Args:
         model: The model's name (``anthropic:claude-sonnet-5-5``, or a key of `models`), or a `Provider`; None for a
             client that only calls tools.
-        servers: The servers by name: each an entry as in servers.json, a `ServerSettings`, or an in-process
+        servers: The servers by name: each an entry as in servers.json, a URL, a `ServerSettings`, or an in-process
             ``mcp.server.MCPServer``.
         tool_format: The format of tool calls, or a `ToolFormatHandler` of your own; by default the format in the
             model's profile, else the API's native one.

@@ -74,7 +74,7 @@ from dial_client.servers.server_requests import ClientCapabilities
 from dial_client.servers.session import OnCallProgress, Target
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.settings.argument_types import describe_type
-from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
+from dial_client.tools.approval import Answer, Approval, ApprovalContext, Approver, Decision, read_answer
 from dial_client.tools.catalog import is_enabled
 
 log = get_logger(__name__)
@@ -166,10 +166,11 @@ class Recording:
         if approve is None:
             return None
 
-        async def decide(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        async def decide(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Answer:
             answer = await approve(call, tool, context)
-            if not answer.allowed:
-                self.write_call(context.server, tool.tool, call.arguments, {"denied": answer.reason})
+            with suppress(ValueError):  # an answer that decides nothing is the checker's
+                if not (approval := read_answer(answer)).allowed:
+                    self.write_call(context.server, tool.tool, call.arguments, {"denied": approval.reason})
             return answer
 
         return decide
@@ -410,7 +411,7 @@ def _make_approver(servers: Mapping[str, RecordedServer], approve: Approver | No
             if "denied" in call:
                 denied[_build_key(**call["called"])].append(call["denied"])
 
-    async def decide(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+    async def decide(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Answer:
         if context.server not in servers:
             return await approve(call, tool, context) if approve is not None else Approval(Decision.ONCE)
         reasons = denied.get(_build_key(context.server, tool.tool, call.arguments))

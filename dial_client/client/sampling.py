@@ -29,7 +29,7 @@ from dial_client.messages.token_usage import Usage
 from dial_client.runtime.deadline import Deadline
 from dial_client.runtime.logs import get_logger
 from dial_client.settings.policy_config import matches
-from dial_client.tools.approval import Approval, ApprovalContext, Approver
+from dial_client.tools.approval import ApprovalContext, Approver, read_answer
 from dial_client.turns.model_call import generate_text
 from dial_client.turns.prices import compute_cost
 
@@ -150,8 +150,10 @@ class ModelSampler:
             async with self._approval_lock:
                 if grant in self._granted:
                     return True, "grant"
-                answer: object = await self.approve(call, spec, circumstances)
-        if not isinstance(answer, Approval):
+                given = await self.approve(call, spec, circumstances)
+        try:
+            answer = read_answer(given)
+        except ValueError:
             return False, "approver"
         if not answer.allowed:
             return False, answer.decided_by or "approver"

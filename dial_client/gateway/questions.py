@@ -54,7 +54,7 @@ from dial_client.hooks.call_context import ALL_FEATURES, ELICITATION, ROOTS, Inp
 from dial_client.messages.message import PendingApproval, ToolCallRequest, ToolSpec
 from dial_client.servers.restart_policy import is_modern
 from dial_client.servers.secret_masking import SecretMask
-from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
+from dial_client.tools.approval import Answer, Approval, ApprovalContext, Approver, Decision
 from dial_client.tools.executor import WaitingCalls
 
 # Seconds that a state is valid: an answer that comes later is asked for again.
@@ -187,7 +187,7 @@ class Questions:
 
     # --- approvals --------------------------------------------------------------------------------
 
-    async def __call__(self, call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
+    async def __call__(self, call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Answer:
         """Ask the client that has made a call; implements `tools.approval.Approver`."""
         request = self._find_request(context)
         if request is None:

@@ -29,6 +29,21 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f'did you mean "{nearest}"?' if nearest else ""
 
 
+def suggest_name(word: str, known: Iterable[str]) -> str:
+    """Return a hint for a name that does not exist: the nearest known name, or which names there are."""
+    names = list(known)
+    return did_you_mean(word, names) or list_names(names)
+
+
+def list_names(known: Iterable[str]) -> str:
+    """Return which names there are, the first 20 of them: "there are big and small", "the only one is big"."""
+    names = list(dict.fromkeys(known))
+    if len(names) < 2:
+        return f"the only one is {names[0]}" if names else "there is none"
+    shown = ", ".join(names[:20])
+    return f"there are {shown}, and {len(names) - 20:,} more" if names[20:] else f"there are {shown}"
+
+
 def find_nearest(word: str, known: Iterable[str]) -> str:
     """Return the nearest known word, regardless of letter case, ``_`` and ``-``; empty if no word is similar."""
     from difflib import get_close_matches

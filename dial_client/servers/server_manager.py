@@ -18,6 +18,7 @@ from dial_client.hooks.owners import CredentialProvider, find_owner
 from dial_client.messages.errors import ConfigError, ServerStartError
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.safe_text import to_one_line
+from dial_client.runtime.text import suggest_name
 from dial_client.servers.connection import Connection
 from dial_client.servers.owner_connection import OwnerConnection
 from dial_client.servers.server_requests import ClientCapabilities, LogMessage
@@ -389,7 +390,7 @@ class ServerManager(Mapping[str, Connection]):
 
     def _find(self, name: str) -> Connection:
         if name not in self._connections:
-            raise ConfigError(f"there is no server {name!r}", hint=f"there are: {', '.join(self)}" if self else "")
+            raise ConfigError(f"there is no server {name!r}", hint=suggest_name(name, self))
         return self._connections[name]
 
     async def wait_settled(self) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.private_files import write_private
-from dial_client.runtime.text import did_you_mean
+from dial_client.runtime.text import suggest_name
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import report_unreadable
 from dial_client.settings.config_trust import MAX_BYTES
@@ -347,8 +347,7 @@ def check_server(text: str, name: str) -> None:
     """Raise `ConfigError`, with the nearest name as the hint, if there is no server of this name."""
     names = list_server_names(text)
     if name not in names:
-        hint = did_you_mean(name, names) or (f"there are {', '.join(names)}" if names else "there is no server at all")
-        raise ConfigError(f"there is no server {name!r}", hint)
+        raise ConfigError(f"there is no server {name!r}", suggest_name(name, names))
 
 
 def find_servers_path(text: str) -> list[str]:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.limits import Limits
 from dial_client.messages.model import ModelSettings
-from dial_client.runtime.text import did_you_mean, find_nearest
+from dial_client.runtime.text import did_you_mean, find_nearest, suggest_name
 from dial_client.settings.config_types import (
     ModelProfile,
     OAuthGrant,
@@ -381,8 +381,8 @@ def apply_profile(settings: Settings, profile: Profile | None) -> Settings:
 def build_profile_error(name: str, names: Iterable[str]) -> ConfigError:
     """Return the error for a profile that no file has, with the nearest name."""
     known = tuple(dict.fromkeys(names))
-    listed = f"there are {', '.join(map(quote_key, known[:20]))}" if known else 'profiles belong under "profiles"'
-    return ConfigError(f"there is no profile {quote_key(name)}", hint=did_you_mean(name, known) or listed)
+    hint = suggest_name(name, known) if known else 'profiles belong under "profiles"'
+    return ConfigError(f"there is no profile {quote_key(name)}", hint=hint)
 
 
 def selects_server(profile: Profile | None, server: str) -> bool:
@@ -402,7 +402,7 @@ def check_servers(profile: Profile | None, servers: Iterable[str]) -> None:
     for glob in profile.servers:
         if not any(fnmatchcase(name, glob) for name in names):
             problem = f"the profile {quote_key(profile.name)} names the server {quote_key(glob)}, which does not exist"
-            raise ConfigError(problem, hint=did_you_mean(glob, names))
+            raise ConfigError(problem, hint=suggest_name(glob, names))
 
 
 # The keys of a profile, each with the reader of its value.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from dial_client.messages.errors import ConfigError
-from dial_client.runtime.text import did_you_mean
+from dial_client.runtime.text import suggest_name
 from dial_client.settings.config_values import Node, build_readers, read_headers, read_pattern, read_prices, read_tools
 
 
@@ -141,8 +141,7 @@ def apply_quirks(profile: EndpointProfile, quirks: Mapping[str, Any], where: str
     flags = {}
     for name, value in quirks.items():
         if name not in _READERS:
-            hint = did_you_mean(name, _READERS) or f"the flags are {', '.join(_READERS)}"
-            raise ConfigError(f"{where}: there is no flag {name!r}", hint=hint)
+            raise ConfigError(f"{where}: there is no flag {name!r}", hint=suggest_name(name, _READERS))
         flags[name] = _READERS[name](Node(value, (*keys, name)))
     return replace(profile, **flags)
 

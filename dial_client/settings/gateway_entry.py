@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from dial_client.messages.errors import ConfigError
-from dial_client.runtime.text import did_you_mean
+from dial_client.runtime.text import suggest_name
 from dial_client.settings.mcp_hosts import HOSTS, HostEntry, HostName, list_user_paths, write_host_text
 
 # The name of the gateway in the other host. Claude Code calls a tool mcp__dial__NAME, which may have 64 characters.
@@ -63,7 +63,7 @@ def find_host_by_name(name: str) -> HostName:
     if name in _SHORT_NAMES:
         return _SHORT_NAMES[name]
     if name not in {*HostName}:
-        raise ConfigError(f"{name!r} is not a host", did_you_mean(name, HostName) or f"hosts: {', '.join(HostName)}")
+        raise ConfigError(f"{name!r} is not a host", suggest_name(name, HostName))
     return HostName(name)
 
 

@@ -30,6 +30,7 @@ from dial_client.runtime.logs import get_logger
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_cache import ToolPins, build_definition, compare_definitions
 from dial_client.servers.status import ServerState
+from dial_client.settings.argument_types import describe_type
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import Effect, Policy, matches
 from dial_client.tools.approval_mode import DECIDED_BY, PLAN_FIRST, ApprovalMode, may_run, must_wait_for_plan
@@ -127,15 +128,34 @@ class ApprovalContext:
     """The ids of the calls of the agents on this path, the outermost first: agents of one name may run in parallel."""
 
 
-Approver = Callable[[ToolCallRequest, ToolSpec, ApprovalContext], Awaitable[Approval]]
+Answer = Approval | Decision | str | bool
+"""An answer about one call: an approval; one of the decisions alone; True for ``"once"``, False for ``"deny"``."""
+
+Approver = Callable[[ToolCallRequest, ToolSpec, ApprovalContext], Awaitable[Answer]]
 """Approves or denies a tool call. It is asked about one call at a time, unless `ApprovalPolicy.concurrent` is set.
 
 The timeout of the turn pauses while the approver decides. If the turn is cancelled, the approver is cancelled too.
 """
 
 
-Decisions = Mapping[str, Approval | Decision | str]
-"""Decisions about calls that wait for approval, by `PendingApproval.id`: an approval, or one of the decisions alone."""
+Decisions = Mapping[str, Answer]
+"""Answers about calls that wait for approval, by `PendingApproval.id`."""
+
+
+def read_answer(answer: object) -> Approval:
+    """Return an answer of the embedding program, which may be of any type, as an approval.
+
+    Raises:
+        ValueError: The answer decides nothing.
+    """
+    if isinstance(answer, bool):
+        return Approval(Decision.ONCE if answer else Decision.DENY)
+    if isinstance(answer, str) and answer in {*Decision}:
+        return Approval(answer)
+    if isinstance(answer, Approval):
+        return answer
+    shown = repr(answer) if answer is None or isinstance(answer, str) else describe_type(answer)
+    raise ValueError(f'{shown}: expected Approval("once"), Approval("deny", "the reason"), True or False')
 
 
 def match_decisions(
@@ -145,11 +165,9 @@ def match_decisions(
 
     Raises:
         ConfigError: There is no approval with the id of a decision.
-        ValueError: A decision is neither an `Approval` nor a value of `Decision`.
+        ValueError: An answer decides nothing.
     """
-    answers = {
-        id_: decision if isinstance(decision, Approval) else Approval(decision) for id_, decision in decisions.items()
-    }
+    answers = {id_: read_answer(decision) for id_, decision in decisions.items()}
     if unknown := sorted(answers.keys() - {asked.id for asked in find_pending_approvals(messages)}):
         raise ConfigError(f"no call waits for the approval {unknown[0]!r}")
     # The decisions about the calls of an agent are for its turn (`AgentProgress.decisions`).
@@ -438,10 +456,11 @@ class ApprovalChecker:
         except Exception as error:  # noqa: BLE001 - any exception of the embedding program's approver denies the call
             log.failure("approver_failed", error, tool=spec.name)
             return _deny_unasked(f"the approver raised {type(error).__name__}", error)
-        if not isinstance(answer, Approval):
+        try:
+            return read_answer(answer)
+        except ValueError as error:
             log.warning("approver_failed", tool=spec.name, answer=type(answer).__name__)
-            return _deny_unasked(f"the approver returned {type(answer).__name__} in place of an Approval")
-        return answer
+            return _deny_unasked(f"the approver returned {error}")
 
     def _remember(self, answer: Approval, call: ProposedCall, origin: Origin, *, for_call_only: bool) -> None:
         granted = self._find_session_grant(call.spec, origin)

@@ -122,10 +122,12 @@ async def test_a_later_decision_runs_the_call_once_and_the_model_continues() -> 
         (Approval("once", arguments={"name": "older"}), "[The user changed the arguments", ["older"]),
         (Approval("once", arguments={"name": 7, "x": 1}), "The arguments do not fit", []),
         ("once", "deleted old", ["old"]),
+        (True, "deleted old", ["old"]),
+        (False, "The user did not allow this call.", []),
     ],
 )
 async def test_a_later_decision_is_checked_like_an_answer_at_once(
-    decision: Approval | str, result: str, ran: list[str]
+    decision: Approval | str | bool, result: str, ran: list[str]
 ) -> None:
     turn = await defer(Shelf())
     later = Shelf()
@@ -181,7 +183,7 @@ async def test_an_unknown_decision_is_an_error_before_anything_runs() -> None:
     async with Shelf().client("Done.") as dial:
         with pytest.raises(ConfigError, match="no call waits for the approval 'call_1'"):
             await dial.resume(turn, {"call_1": Approval("once")})
-        with pytest.raises(ValueError, match="is not a valid Decision"):
+        with pytest.raises(ValueError, match="'perhaps': expected Approval"):
             await dial.resume(turn, {turn.pending_approvals[0].id: "perhaps"})
         with pytest.raises(ConfigError, match="no call of this turn waits"):
             await dial.resume(await dial.resume(turn, {turn.pending_approvals[0].id: "deny"}), {})

@@ -53,7 +53,7 @@ def add(a: int, b: int) -> int:
     [
         (add, r"the function add: functions are tools, DialClient\(…, tools=\[add\]\)"),
         (42, "int"),
-        ("mcp-server-time", "str"),
+        (["mcp-server-time"], "list"),
         (Message, "the class Message"),
         (Message.user("Hi"), "Message"),
     ],
@@ -61,6 +61,17 @@ def add(a: int, b: int) -> int:
 def test_an_invalid_server_is_a_type_error(server: Any, kind: str) -> None:
     with pytest.raises(TypeError, match=f"server 'it': expected an entry as in servers.json, .* not {kind}$"):
         DialClient(servers={"it": server})
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/mcp", "HTTPS://docs.example/mcp"])
+def test_a_url_alone_is_the_entry_of_a_server(url: str) -> None:
+    assert DialClient(servers={"docs": url}).servers == DialClient(servers={"docs": {"url": url}}).servers
+
+
+def test_a_command_line_as_a_server_is_an_error_that_has_the_entry() -> None:
+    words = r"a program is an entry, servers={'it': {'command': 'python', 'args': \['-m', 'clock'\]}}$"
+    with pytest.raises(TypeError, match=words):
+        DialClient(servers={"it": "python -m clock"})
 
 
 def test_the_name_of_a_server_is_a_string() -> None:

@@ -190,7 +190,7 @@ def test_profiles_of_the_same_name_in_two_files_are_merged_with_the_rules_of_bot
     ("name", "profile", "message"),
     [
         ("wrk", {}, r"there is no profile 'wrk' \(did you mean \"work\"\?\)"),
-        ("home", {}, r"there is no profile 'home' \(there are 'work'\)"),
+        ("home", {}, r"there is no profile 'home' \(the only one is work\)"),
         ("work", {"modle": "x"}, r"profiles\.work\.modle: unknown key of a profile \(did you mean \"model\"\?\)"),
         ("work", {"servers": ["tme"]}, r"names the server 'tme', which does not exist \(did you mean \"time\"\?\)"),
         ("work", {"servers": "time"}, r"profiles\.work\.servers: expected a list"),

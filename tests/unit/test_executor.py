@@ -14,6 +14,7 @@ from tests.inner import (
     ApprovalContext,
     Approver,
     Deadline,
+    Decision,
     Failure,
     ImagePart,
     OnCallProgress,
@@ -244,8 +245,20 @@ async def declines(*_: object) -> Approval:
     return Approval("deny", "too dear")
 
 
-async def returns_a_bool(*_: object) -> Any:
+async def returns_true(*_: object) -> bool:
     return True
+
+
+async def returns_false(*_: object) -> bool:
+    return False
+
+
+async def returns_yes(*_: object) -> str:
+    return "yes"
+
+
+async def returns_nothing(*_: object) -> Any:
+    return None
 
 
 def is_not_async(*_: object) -> Any:
@@ -262,11 +275,18 @@ DENIED: list[tuple[str, Approver | None, PolicyRules, str]] = [
     ("by a rule", None, PolicyRules(deny=("now",)), "forbids this tool"),
     ("by a rule that precedes the person", declines, PolicyRules(deny=("*",)), "forbids this tool"),
     ("by an approver that raises", raises, PolicyRules(), "not be asked for, because the approver raised OSError."),
+    ("by False", returns_false, PolicyRules(), "The user did not allow this call."),
     (
-        "by an approver that returns a bool",
-        returns_a_bool,
+        "by an approver without a value",
+        returns_nothing,
         PolicyRules(),
-        "the approver returned bool in place of an Approval.",
+        'the approver returned None: expected Approval("once"), Approval("deny", "the reason"), True or False.',
+    ),
+    (
+        "by an approver with another text",
+        returns_yes,
+        PolicyRules(),
+        'the approver returned \'yes\': expected Approval("once"), Approval("deny", "the reason"), True or False.',
     ),
     ("by an approver that is not async", is_not_async, PolicyRules(), "the approver is not an `async def` function."),
 ]
@@ -290,6 +310,19 @@ async def test_a_call_that_a_person_allows_is_run() -> None:
 
     [result] = await Round(server("clock", "now"), approve=allows).run(call("now"))
     assert result.success
+
+
+@pytest.mark.parametrize("answer", [True, "once", Decision.ONCE])
+async def test_true_and_a_decision_alone_allow_one_call(answer: bool | str) -> None:
+    asked: list[str] = []
+
+    async def allows(call: ToolCallRequest, *_: object) -> bool | str:
+        asked.append(call.name)
+        return answer
+
+    both = await Round(server("clock", "now"), approve=allows).run(call("now"), call("now"))
+    assert [result.success for result in both] == [True, True]
+    assert asked == ["now", "now"]
 
 
 WRITE = {"type": "object", "properties": {"text": {"type": "string"}, "count": {"type": "integer"}}}

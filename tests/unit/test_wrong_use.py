@@ -106,15 +106,19 @@ def test_every_asynchronous_callable_can_be_an_approver(approve: Any) -> None:
 
 
 @pytest.mark.anyio
-async def test_an_answer_of_an_approver_that_is_no_approval_is_a_note_of_the_turn() -> None:
-    async def approve(*_: object) -> bool:
-        return True
+async def test_an_answer_of_an_approver_that_decides_nothing_is_a_note_of_the_turn() -> None:
+    async def approve(*_: object) -> None: ...
 
     approver: Any = approve
     model = ScriptedProvider([{"tool_calls": [{"name": "beep", "arguments": {}}]}, "No beep."])
     async with DialClient(model, tools=[beep], approve=approver) as dial:
         turn = await dial.run("Beep.")
-    assert turn.notes == ("the call of 'beep' was denied: the approver returned bool in place of an Approval",)
+    assert turn.notes == (
+        (
+            "the call of 'beep' was denied: the approver returned None: "
+            'expected Approval("once"), Approval("deny", "the reason"), True or False'
+        ),
+    )
 
 
 def test_a_pattern_that_can_allow_nothing_is_refused() -> None:

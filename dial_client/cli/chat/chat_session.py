@@ -40,7 +40,7 @@ from dial_client.messages.message import Message, PendingApproval
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import sanitize, to_one_line
-from dial_client.runtime.text import did_you_mean
+from dial_client.runtime.text import suggest_name
 from dial_client.settings.agent import AGENTS, Agent
 from dial_client.settings.config_types import ModelProfile, Settings
 from dial_client.stores.conversation_store import ConversationStore
@@ -205,7 +205,7 @@ class ChatSession:
             return
         agent = next((agent for agent in agents if agent.name == name), None)
         if agent is None:
-            hint = did_you_mean(name, [agent.name for agent in agents]) or "`dial-chat agents` lists them"
+            hint = suggest_name(name, [agent.name for agent in agents])
             raise ConfigError(f"there is no agent {to_one_line(name, 80)!r}", hint=hint)
         self._keywords = _build_keywords(agent, has_model=self.options.model is not None)
 

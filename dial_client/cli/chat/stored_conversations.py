@@ -24,7 +24,7 @@ from dial_client.conversations import export
 from dial_client.conversations.history import build_transcript, repair_history
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.safe_text import sanitize
-from dial_client.runtime.text import did_you_mean
+from dial_client.runtime.text import suggest_name
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
 from dial_client.stores.sql_store import SQLStore
 
@@ -54,9 +54,7 @@ async def manage(action: str, target: str | None, query: ConversationQuery) -> N
     """
     if action not in _ACTIONS:
         hint = "dial-chat conversations --search WORDS" if action in ("search", "find") else ""
-        raise ConfigError(
-            f"unknown action {action!r}", hint or did_you_mean(action, _ACTIONS) or f"one of {', '.join(_ACTIONS)}"
-        )
+        raise ConfigError(f"unknown action {action!r}", hint or suggest_name(action, _ACTIONS))
     if action != "list" and target is None:
         if action == "import":
             raise ConfigError("import needs a file", hint="dial-chat conversations import FILE; - is standard input")

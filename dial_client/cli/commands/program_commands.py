@@ -681,10 +681,9 @@ async def config(
             return await configuration_edits.edit_file(options, in_user_file=user)
         case _:
             from dial_client.messages.errors import ConfigError
-            from dial_client.runtime.text import did_you_mean
+            from dial_client.runtime.text import suggest_name
 
-            hint = did_you_mean(action, _CONFIG_ACTIONS) or f"one of {', '.join(_CONFIG_ACTIONS)}"
-            raise ConfigError(f"unknown command: config {action}", hint=hint)
+            raise ConfigError(f"unknown command: config {action}", hint=suggest_name(action, _CONFIG_ACTIONS))
     return ExitCode.ANSWERED
 
 

@@ -23,7 +23,7 @@ from dial_client.cli.trust.trust_review import describe_changes, review_file
 from dial_client.messages.errors import ConfigError
 from dial_client.providers.presets import MODELS_OF_KEYS
 from dial_client.runtime.safe_text import escape_line
-from dial_client.runtime.text import did_you_mean
+from dial_client.runtime.text import suggest_name
 from dial_client.servers.secret_masking import SecretMask, find_in_arguments, find_in_variable, names_secret
 from dial_client.settings.config_entries import build_profile_error
 from dial_client.settings.config_locations import FILE_NAME, build_user_config_path, find_user_config
@@ -114,7 +114,7 @@ def find_value(document: Any, dotted: str) -> Any:
         key, child = _find_longest_key(value, rest)
         if key is None:
             keys = [f"{passed}{name}" for name in value] if isinstance(value, Mapping) else []
-            hint = did_you_mean(dotted, keys) or (f"there are {', '.join(keys[:20])}" if keys else "")
+            hint = suggest_name(dotted, keys) if keys else ""
             raise ConfigError(f"there is no value at {dotted!r}", hint=hint)
         value, passed, rest = child, f"{passed}{key}.", rest[len(key) + 1 :]
     return value

@@ -22,7 +22,7 @@ from dial_client.cli.trust.configuration_files import find_files, find_profile_n
 from dial_client.cli.trust.trust_review import describe_changes
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.safe_text import to_one_line
-from dial_client.runtime.text import did_you_mean
+from dial_client.runtime.text import suggest_name
 from dial_client.settings.config_editor import read_text
 from dial_client.settings.configuration import read_config_file
 
@@ -49,8 +49,7 @@ def read_groups(names: Sequence[str] | None) -> tuple[Group, ...]:
     """
     for name in names or ():
         if name not in tuple(Group):
-            hint = did_you_mean(name, tuple(Group)) or f"one of {', '.join(Group)}"
-            raise ConfigError(f"there is no group of checks {name!r}", hint)
+            raise ConfigError(f"there is no group of checks {name!r}", suggest_name(name, Group))
     return tuple(Group(name) for name in names) if names else tuple(Group)
 
 

@@ -12,7 +12,7 @@ from dial_client.cli.streams.tty import can_ask_user, user_agrees
 from dial_client.cli.trust.changed_config import change_config, confirm_addition, find_named_file
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line
-from dial_client.runtime.text import count_noun, did_you_mean
+from dial_client.runtime.text import count_noun, suggest_name
 from dial_client.settings import config_editor, configuration, gateway_entry, host_backups
 from dial_client.settings.config_editor import ConfigText, read_text
 from dial_client.settings.config_locations import build_user_config_path, is_user_config
@@ -57,7 +57,7 @@ async def move_servers(
     moved = {server.name: server.entry or {} for file in files for server in file.servers}
     for name in names:
         if name not in moved:
-            raise ConfigError(f"there is no server {name!r} to move", did_you_mean(name, moved))
+            raise ConfigError(f"there is no server {name!r} to move", suggest_name(name, moved))
     if not moved:
         print("There is nothing to move.")
         return ExitCode.ANSWERED

@@ -13,7 +13,7 @@ from dial_client.cli.trust.changed_config import change_config, confirm_addition
 from dial_client.cli.trust.configuration_files import ask_for_files
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import escape_line
-from dial_client.runtime.text import did_you_mean
+from dial_client.runtime.text import suggest_name
 from dial_client.settings import config_editor, configuration
 from dial_client.settings.config_editor import read_text
 from dial_client.settings.gateway_entry import is_gateway
@@ -101,10 +101,7 @@ def find_host_paths(source: str | None, *, with_folder: bool = True) -> list[tup
     if source is not None and source not in {*HostName}:
         path = Path(source).expanduser()
         if not path.is_file():
-            known = ", ".join(HostName)
-            raise ConfigError(
-                f"{source!r} is neither a host nor a file", did_you_mean(source, HostName) or f"hosts: {known}"
-            )
+            raise ConfigError(f"{source!r} is neither a host nor a file", suggest_name(source, HostName))
         return [(path, None)]
     paths = list[tuple[Path, HostName | None]]()
     for file in find_host_files(Path.cwd()):
@@ -124,7 +121,7 @@ def _choose(
     known = [server.name for _, servers in found for server in servers]
     for name in names:
         if name not in known:
-            raise ConfigError(f"there is no server {name!r} to import", did_you_mean(name, known))
+            raise ConfigError(f"there is no server {name!r} to import", suggest_name(name, known))
     chosen: dict[str, HostServer] = {}
     sentences = []
     for title, servers in found:
@@ -158,15 +155,14 @@ async def export_servers(options: Options, names: Sequence[str], to: str) -> Non
         ConfigError: There is no such host or server, or a file is not trusted, and the user cannot be asked.
     """
     if to not in {*HostName}:
-        raise ConfigError(f"{to!r} is not a host", did_you_mean(to, HostName) or f"hosts: {', '.join(HostName)}")
+        raise ConfigError(f"{to!r} is not a host", suggest_name(to, HostName))
     servers: dict[str, dict[str, Any]] = {}
     for file in await ask_for_files(options, warn):
         outline = configuration.outline(file.text, file.path)
         servers |= {name: {key: node.value for key, node in entry.items()} for name, entry in outline.servers.items()}
     for name in names:
         if name not in servers:
-            hint = did_you_mean(name, servers) or f"there are {', '.join(servers) or 'none'}"
-            raise ConfigError(f"there is no server {name!r}", hint)
+            raise ConfigError(f"there is no server {name!r}", suggest_name(name, servers))
     chosen = {name: entry for name, entry in servers.items() if not names or name in names}
     text, losses = write_host_text(HostName(to), chosen)
     print(text, end="")

@@ -25,7 +25,7 @@ from dial_client.client.dial_client import DialClient
 from dial_client.hooks.server_callbacks import Callbacks, LoginRequest
 from dial_client.messages.errors import ConfigError, LoginFailed
 from dial_client.runtime.safe_text import sanitize, to_one_line
-from dial_client.runtime.text import count_noun, did_you_mean
+from dial_client.runtime.text import count_noun, suggest_name
 from dial_client.servers.oauth.login_stores import FolderLogins
 from dial_client.servers.oauth.redirect_listener import RedirectListener, build_listener
 from dial_client.servers.oauth.token_storage import TokenStorage
@@ -188,7 +188,7 @@ async def log_out(options: Options, name: str) -> None:
 async def _find_server(options: Options, name: str) -> ServerSettings:
     servers = (await read_settings(options)).servers
     if name not in servers:
-        raise ConfigError(f"there is no server {name!r}", hint=did_you_mean(name, servers))
+        raise ConfigError(f"there is no server {name!r}", hint=suggest_name(name, servers))
     if servers[name].url is None:
         raise ConfigError(f"{name!r} is a local program", hint="only servers with a URL have a login")
     return servers[name]

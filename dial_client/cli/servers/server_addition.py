@@ -30,7 +30,7 @@ from dial_client.cli.streams.word_wrap import print_lines
 from dial_client.cli.trust.changed_config import change_config, confirm_addition, find_file
 from dial_client.messages.errors import ConfigError, DialError, ServerStartError
 from dial_client.runtime.safe_text import escape_line, to_one_line
-from dial_client.runtime.text import did_you_mean
+from dial_client.runtime.text import suggest_name
 from dial_client.settings import bundles, config_editor, jsonc
 from dial_client.settings.config_editor import check_text, read_text
 from dial_client.settings.config_values import find_references
@@ -252,8 +252,8 @@ async def _read_bundle(path: Path, values: Sequence[str], *, is_agreed: bool) ->
     for text in values:
         key, has_value, value = text.partition("=")
         if key not in known or not has_value:
-            hint = did_you_mean(key, known) or f"it has {', '.join(sorted(known)) or 'none'}"
-            raise ConfigError(f"the bundle has no option {key!r}", hint if has_value else "--set KEY=VALUE")
+            hint = suggest_name(key, sorted(known)) if has_value else "--set KEY=VALUE"
+            raise ConfigError(f"the bundle has no option {key!r}", hint)
         earlier = option_values.get(key)
         option_values[key] = (
             value if earlier is None else [*(earlier if isinstance(earlier, list) else [earlier]), value]

@@ -22,7 +22,7 @@ from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.message import TextPart, ToolCallResult, ToolSpec, describe
 from dial_client.runtime.safe_text import sanitize, to_one_line
-from dial_client.runtime.text import count_noun, did_you_mean
+from dial_client.runtime.text import count_noun, suggest_name
 from dial_client.servers.resources import Resource, ResourceTemplate
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.settings.config_types import ServerSettings
@@ -263,8 +263,7 @@ def find_server(servers: Mapping[str, ServerSettings], name: str) -> ServerSetti
     """
     server = servers.get(name)
     if server is None:
-        hint = did_you_mean(name, servers) or f"there are {', '.join(servers) or 'none'}"
-        raise ConfigError(f"there is no server {name!r}", hint)
+        raise ConfigError(f"there is no server {name!r}", suggest_name(name, servers))
     if not server.enabled:
         raise ConfigError(f"the server {name!r} is disabled", f"dial-chat servers enable {name}")
     return server

@@ -135,7 +135,7 @@ def choose_by_name(names: Sequence[str], proposals: Sequence[ServerProposal]) ->
     Raises:
         ConfigError: A name has no proposal.
     """
-    from dial_client.runtime.text import did_you_mean
+    from dial_client.runtime.text import suggest_name
 
     known = {proposal.name: proposal for proposal in proposals}
     if [*names] == ["none"]:  # as where init asks
@@ -143,7 +143,7 @@ def choose_by_name(names: Sequence[str], proposals: Sequence[ServerProposal]) ->
     for name in names:
         if name not in known:
             missing = "neither the server nor a program that can download it is installed" if name in NAMES else ""
-            hint = missing or did_you_mean(name, known) or f"there are {', '.join(known) or 'none'}"
+            hint = missing or suggest_name(name, known)
             raise ConfigError(f"there is no server {name!r} to choose", hint)
     return [known[name] for name in dict.fromkeys(names)]
 

@@ -13,7 +13,7 @@ from dial_client.cli.streams.tty import can_move_cursor
 from dial_client.cli.streams.word_wrap import count_cells, fit
 from dial_client.messages.errors import ConfigError
 from dial_client.runtime.safe_text import to_one_line
-from dial_client.runtime.text import count_noun, did_you_mean
+from dial_client.runtime.text import count_noun, suggest_name
 from dial_client.servers.status import ServerState, ServerStatus
 
 
@@ -25,8 +25,7 @@ def check_theme(name: str) -> None:
     """
     names = ["auto", *THEMES]
     if name not in names:
-        hint = did_you_mean(name, names) or f"there are: {', '.join(names)}"
-        raise ConfigError(f"there is no theme {name!r}", hint=hint)
+        raise ConfigError(f"there is no theme {name!r}", hint=suggest_name(name, names))
 
 
 def can_draw(options: Options) -> bool:

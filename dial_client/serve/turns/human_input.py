@@ -41,7 +41,15 @@ from dial_client.serve.turns.pending_requests import GrantedTool, PendingRequest
 from dial_client.serve.turns.turn_registry import TurnRegistry
 from dial_client.servers.server_cache import build_definition, compute_identity
 from dial_client.settings.config_types import ServerSettings
-from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Approver, Decision, deny_unattended
+from dial_client.tools.approval import (
+    NO_APPROVER,
+    Answer,
+    Approval,
+    ApprovalContext,
+    Approver,
+    Decision,
+    deny_unattended,
+)
 from dial_client.tools.file_changes import find_changes, names_same_file
 
 log = get_logger(__name__)
@@ -224,7 +232,7 @@ class HumanInputBroker:
         finally:
             del self._listeners[listener.id]
 
-    async def __call__(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+    async def __call__(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Answer:
         """Ask the user, or the MCP client that makes a call, to approve the call; a `tools.approval.Approver`."""
         approver = self.ask_person if self.ask_client is None else self.ask_client
         return await approver(call, tool, context)
@@ -484,7 +492,7 @@ class PageUser:
             raise RuntimeError("this PageUser has an application: create another one for another application")
         self._broker = broker
 
-    async def __call__(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+    async def __call__(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Answer:
         """Ask the person to approve a call; an `Approver`."""
         return deny_unattended(tool, context) if self._broker is None else await self._broker(call, tool, context)
 

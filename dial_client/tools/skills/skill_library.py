@@ -20,7 +20,7 @@ from dial_client.messages.message import Failure, Message, Role, TextPart, ToolC
 from dial_client.messages.model import Instruction, InstructionSource
 from dial_client.providers.formats.text_history import neutralize
 from dial_client.runtime.safe_text import sanitize, to_one_line
-from dial_client.runtime.text import count_noun, find_nearest_by_words
+from dial_client.runtime.text import count_noun, find_nearest_by_words, list_names
 from dial_client.servers.connection import Connection
 from dial_client.servers.server_cache import JsonCache
 from dial_client.servers.session import OnCallProgress
@@ -255,7 +255,7 @@ class SkillLibrary:
     def _build_unknown(self, name: str) -> ConfigError:
         names = [*self._local, *self._name_listed()]
         nearest = find_nearest_by_words(name, names)
-        hint = f"did you mean {nearest}?" if nearest else f"there are {', '.join(names[:20]) or 'none'}"
+        hint = f"did you mean {nearest}?" if nearest else list_names(names)
         return ConfigError(f"there is no skill {to_one_line(name, 80)!r}", hint)
 
     def _find(self, name: str) -> LocalSkill | ServerSkill | None:
