@@ -10,8 +10,8 @@ from pathlib import Path
 
 from mcp.server.request_state import AESGCMRequestStateCodec
 
-from dial_client.runtime.key_files import read_or_make_key
 from dial_client.runtime.logs import get_logger
+from dial_client.runtime.private_files import read_or_make_key
 
 log = get_logger(__name__)
 

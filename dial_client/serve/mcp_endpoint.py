@@ -2,14 +2,18 @@
 
 `security` has decided who sends a request before it arrives here. The SDK's session manager speaks the protocol; it
 runs in a task of the service, which begins with the first request: a service without MCP clients imports nothing more.
-Up to 2025-11-25 a client has a session (`mcp_sessions`). Since 2026-07-28 each request stands alone, and any process
-may answer it.
+Up to 2025-11-25 a client has a session. Since 2026-07-28 each request stands alone, and any process may answer it.
+
+A session that nobody uses ends after a while, and one more than there may be ends the one that was idle longest:
+clients that open a session for each call, and never end one, would lock out all others. The id of a session that has
+ended gets 404, and its client has to begin another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -25,7 +29,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dial_client.client.dial_client import DialClient
 from dial_client.gateway.tool_listing import parse_tool_listing
 from dial_client.serve.http_messages import HttpError, build_json_response, build_preflight_response
-from dial_client.serve.mcp_sessions import IDLE_SECONDS, MAX_SESSIONS, McpSession, McpSessions
 from dial_client.serve.people.authentication import MCP, METADATA, METADATA_OF_MCP, Authenticator, Person
 from dial_client.serve.security import PERSON
 from dial_client.serve.turns.human_input import HumanInputBroker
@@ -34,6 +37,10 @@ from dial_client.servers.sdk_import import import_sdk
 
 # Bytes of the body of a request: arguments of tools may contain images in base64.
 MAX_MCP_BODY = 8 * 1024 * 1024
+# Maximum number of sessions.
+MAX_SESSIONS = 1_000
+# Seconds without a request, and without a stream of notifications, after which a session ends.
+IDLE_SECONDS = 1_800.0
 
 _SESSION_HEADER = "mcp-session-id"
 # The header that names the method of a request since 2026-07-28, and the method whose response does not end.
@@ -219,3 +226,93 @@ async def _receive_nothing() -> Message:
 
 async def _send_nowhere(_: Message) -> None:
     pass
+
+
+# How often in `idle_seconds` sessions are checked.
+_CHECKS = 4
+
+
+@dataclass(eq=False, slots=True)
+class McpSession:
+    """A session, and its use."""
+
+    id: str
+    person: Person
+    used_at: float
+    """When its last request ended, or began."""
+    requests: int = 0
+    """The requests and streams in progress."""
+
+
+class McpSessions:
+    """The open sessions of clients up to revision 2025-11-25.
+
+    Args:
+        end: Ends a session that is not used any more; the session is forgotten already.
+        max_sessions: Maximum number of sessions.
+        idle_seconds: Seconds without a request after which a session ends.
+    """
+
+    def __init__(
+        self,
+        end: Callable[[McpSession], Awaitable[None]],
+        *,
+        max_sessions: int = MAX_SESSIONS,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self._end = end
+        self._max_sessions, self._idle_seconds = max_sessions, idle_seconds
+        # The sessions by their ids, the one that was used last at the end.
+        self._sessions: OrderedDict[str, McpSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __contains__(self, id_: object) -> bool:
+        return id_ in self._sessions
+
+    async def add(self, id_: str, person: Person) -> None:
+        """Add a session; end another one if there are too many."""
+        self._sessions[id_] = McpSession(id_, person, anyio.current_time())
+        if len(self._sessions) > self._max_sessions:
+            earlier = [session for session in self._sessions.values() if session.id != id_]
+            # All may be in use: streams of notifications stay open for days.
+            idle = next((session for session in earlier if not session.requests), earlier[0])
+            await self._close(idle)
+
+    def remove(self, id_: str) -> McpSession | None:
+        """Forget a session that its client has ended, and return it; None if it is unknown."""
+        return self._sessions.pop(id_, None)
+
+    @contextmanager
+    def use(self, id_: str | None) -> Iterator[None]:
+        """Count a request of a session while it is answered; an unknown session is ignored."""
+        session = self._sessions.get(id_) if id_ else None
+        if session is None:
+            yield
+            return
+        session.requests += 1
+        self._touch(session)
+        try:
+            yield
+        finally:
+            session.requests -= 1
+            self._touch(session)
+
+    def _touch(self, session: McpSession) -> None:
+        session.used_at = anyio.current_time()
+        if session.id in self._sessions:
+            self._sessions.move_to_end(session.id)
+
+    async def run(self) -> None:
+        """End idle sessions until cancelled."""
+        while True:
+            await anyio.sleep(self._idle_seconds / _CHECKS)
+            limit = anyio.current_time() - self._idle_seconds
+            for session in list(self._sessions.values()):
+                if not session.requests and session.used_at <= limit and session.id in self._sessions:
+                    await self._close(session)
+
+    async def _close(self, session: McpSession) -> None:
+        del self._sessions[session.id]
+        await self._end(session)

@@ -111,7 +111,6 @@ LOADED_LATE = {
         "jsonrpc_lines",
         "response_repair",
         "stdio",
-        "tls_context",
         "windows_stdio",
     )
 } | {

@@ -27,7 +27,6 @@ from tests.inner import (
     bundles,
     check_permissions,
     create_private_file,
-    file_completion,
     file_mentions,
     grants,
     list_transports,
@@ -35,6 +34,7 @@ from tests.inner import (
     output_commands,
     parse,
     process_runner,
+    propose_files,
     resume_drawing,
     shell_command,
     shell_completion,
@@ -93,8 +93,8 @@ def test_a_backslash_in_the_commands_of_editor_and_pager_separates_folders() -> 
 def test_a_backslash_in_a_path_is_no_escape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").touch()
-    assert [proposal.text for proposal in file_completion.propose_files("a")] == ["a.txt"]
-    assert file_completion.propose_files(r"a\ b") == []
+    assert [proposal.text for proposal in propose_files("a")] == ["a.txt"]
+    assert propose_files(r"a\ b") == []
 
 
 @pytest.mark.usefixtures("windows")

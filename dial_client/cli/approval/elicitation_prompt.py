@@ -11,11 +11,11 @@ from typing import Any
 
 from dial_client.cli.approval.approval_prompt import SEPARATOR, measure_terminal_width
 from dial_client.cli.approval.approval_rows import BAR, add_bars
-from dial_client.cli.approval.elicitation_box import ask_in_box
-from dial_client.cli.approval.elicitation_values import (
+from dial_client.cli.approval.elicitation_box import (
     MAX_LABEL,
     MAX_MESSAGE,
     MAX_TITLE,
+    ask_in_box,
     build_acceptance,
     describe_kind,
     format_field_value,

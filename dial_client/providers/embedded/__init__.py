@@ -2,8 +2,8 @@
 
 `weights` downloads files into the user's cache folder and checks them. `process` starts ``llama_server.py``, which runs
 llama.cpp's own server on a loopback port; ``template.jinja`` is the model's chat template. `decisions` asks for a call
-or an answer under a grammar, with ``prompts.toml``; `call_policy` determines which call is made, and
-`argument_sources` where its values come from; `answers` has all other replies. `local_provider` joins them.
+or an answer under a grammar, with ``prompts.toml``; `call_policy` determines which call is made, by
+where its values come from; `answers` has all other replies. `local_provider` joins them.
 """
 
 from pathlib import Path

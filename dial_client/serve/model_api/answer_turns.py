@@ -4,12 +4,18 @@ A client sees one answer: this server executes the MCP servers' tool calls and s
 takes. A client's own tools are offered as well, and their calls are returned to the client. A client that disconnects
 cancels its turn. No conversation is stored; the messages of a turn that returned calls are kept for a while. There is
 no user to ask for approval: calls that need approval are denied.
+
+Chat programs ask the model for titles, tags and follow-up questions, several times for each message of the person. With
+tools, a model may call them again, and a call with a side effect would run several times: such a task gets the model
+alone. A program that says so itself is safer than to recognize its texts: the name of a model with ``:plain``, or the
+header ``X-Dial-Plain``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+import re
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,14 +35,13 @@ from dial_client.messages.events import (
     ToolCallStarted,
 )
 from dial_client.messages.limits import StopReason
-from dial_client.messages.message import ToolCallRequest
+from dial_client.messages.message import Message, Role, ToolCallRequest
 from dial_client.messages.model import ToolChoice
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.serve.http_messages import HttpError
 from dial_client.serve.model_api.answer_request import AnswerRequest, ShownActivity
 from dial_client.serve.model_api.handoffs import HandoffStore
-from dial_client.serve.model_api.task_requests import is_task_request
 from dial_client.serve.sse_response import call_on_disconnect
 from dial_client.serve.turns.turn_registry import TurnRegistry
 from dial_client.stores.shared_values import SharedValues
@@ -211,3 +216,34 @@ async def _read_events(turn: TurnHandle) -> AsyncGenerator[Event, None]:
                 yield event
     except OutputError as error:
         yield Finished(error.turn)
+
+
+# The beginnings of instructions, by program: opencode, Crush, Qwen Code, Open WebUI.
+_INSTRUCTIONS = re.compile(
+    r"You are a title generator\. You output ONLY"
+    r"|You will generate a short title based on the first message a user begins a conversation with"
+    r"|You are selecting memories that will be useful to an AI coding assistant"
+    r"|You are now acting as the managed memory extraction subagent"
+    r"|You are performing a managed memory dream"
+    r"|Generate a concise, sentence-case title \(3-7 words\) that captures what this programming-assistant session"
+    r"|Generate a short kebab-case name \(2-4 words\) that captures the main topic of this conversation"
+    r"|Available Tools: .{0,200000}?Your task is to choose and return the correct tool\(s\) from the list",
+    re.DOTALL,
+)
+# The whole conversation of a task of Open WebUI is one message. That of a question about documents begins with
+# "### Task:" too, but has no history of the chat in it.
+_QUESTIONS = re.compile(
+    r"### Task:\n(?=.*<chat_history>)"
+    r"|Your task is to reflect the speaker's likely facial expression through a fitting emoji\."
+    r"|You have been provided with a set of responses from various models to the latest user query:",
+    re.DOTALL,
+)
+
+
+def is_task_request(messages: Sequence[Message]) -> bool:
+    """Return whether a conversation is a task that a program gives the model, and not the turn of a person."""
+    instructions = next((message.text for message in messages if message.role is Role.SYSTEM), "")
+    if _INSTRUCTIONS.match(instructions.lstrip()):
+        return True
+    conversation = [message for message in messages if message.role is not Role.SYSTEM]
+    return len(conversation) == 1 and bool(_QUESTIONS.match(conversation[0].text.lstrip()))

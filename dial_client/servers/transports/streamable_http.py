@@ -2,15 +2,20 @@
 
 The SDK (mcp 2.3) raises a network error in the task that entered its client, so that the failure of one request ends
 the connection and that task. Here every failed request of streamable HTTP gets an error response instead.
+
+To read the certificates of authorities takes 40 ms of processor time, which each connection to a server would spend:
+they are read once in a process.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import ssl
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,7 +35,6 @@ from dial_client.servers.oauth.server_auth import Send, ServerAuth
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports import transport_errors
 from dial_client.servers.transports.response_repair import find_response
-from dial_client.servers.transports.tls_context import find_tls_context
 from dial_client.settings.config_types import ServerSettings
 
 if TYPE_CHECKING:
@@ -285,3 +289,36 @@ class HTTPTransport:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         return await self._stack.__aexit__(kind, error, trace)
+
+
+@lru_cache(maxsize=4)
+def _read_context(file: str, folder: str) -> ssl.SSLContext:
+    """Return the context of these values of ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``, which httpx2 reads by itself."""
+    del file, folder
+    return httpx2.create_ssl_context()
+
+
+def _find_context() -> ssl.SSLContext:
+    return _read_context(os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", ""))
+
+
+class _ContextForRedirects(ssl.SSLContext):
+    """The context of a client for plain HTTP: a redirect to HTTPS is verified like any other connection.
+
+    Both methods are those by which event loops begin TLS.
+    """
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        return _find_context().wrap_bio(*arguments, **options)
+
+    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        return _find_context().wrap_socket(*arguments, **options)
+
+
+def find_tls_context(url: str) -> ssl.SSLContext:
+    """Return the context for a client of a URL; the certificates are read only when there is TLS.
+
+    Raises:
+        OSError: The environment names certificates that cannot be read.
+    """
+    return _find_context() if url.lower().startswith("https:") else _ContextForRedirects(ssl.PROTOCOL_TLS_CLIENT)
