@@ -518,7 +518,9 @@ from dial_client.runtime.foreign_names import refuse_attributes as refuse_attrib
 from dial_client.runtime.image_size import find_image_size as find_image_size
 from dial_client.runtime.logs import get_logger as get_logger
 from dial_client.runtime.media_types import normalize_media_type as normalize_media_type
-from dial_client.runtime.pipe_reader import PipeReader as PipeReader
+from dial_client.runtime.pipes import MAX_WAITING as MAX_WAITING
+from dial_client.runtime.pipes import PipeReader as PipeReader
+from dial_client.runtime.pipes import PipeWriter as PipeWriter
 from dial_client.runtime.private_files import write_private as write_private
 from dial_client.runtime.safe_text import DEFAULT_IGNORABLE as DEFAULT_IGNORABLE
 from dial_client.runtime.safe_text import MAX_HELD as MAX_HELD
@@ -681,8 +683,6 @@ from dial_client.servers.transports import server_process as server_process
 from dial_client.servers.transports import streamable_http as streamable_http
 from dial_client.servers.transports.direct_calls import FIRST_ID as FIRST_ID
 from dial_client.servers.transports.direct_calls import DirectCalls as DirectCalls
-from dial_client.servers.transports.pipe_writer import MAX_WAITING as MAX_WAITING
-from dial_client.servers.transports.pipe_writer import PipeWriter as PipeWriter
 from dial_client.servers.transports.rate_limit import BURST as BURST
 from dial_client.servers.transports.rate_limit import RateLimiter as RateLimiter
 from dial_client.servers.transports.response_repair import MAX_BLOCKS as MAX_BLOCKS
@@ -878,8 +878,8 @@ from dial_client.tools.skills.skill_document import is_same as is_same
 from dial_client.tools.skills.skill_document import parse_skill as parse_skill
 from dial_client.tools.skills.skill_folders import hash_files as hash_files
 from dial_client.tools.snippets import sandbox as sandbox
-from dial_client.tools.snippets import state_seal as state_seal
-from dial_client.tools.snippets.kept_names import KeptNames as KeptNames
+from dial_client.tools.snippets import sealed_states as sealed_states
+from dial_client.tools.snippets.sealed_states import KeptNames as KeptNames
 from dial_client.tools.taint import find_taint as find_taint
 from dial_client.tools.task_record import TaskRecord as TaskRecord
 from dial_client.tools.tool_selection import MAX_OFFERED as MAX_OFFERED

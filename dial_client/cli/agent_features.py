@@ -8,8 +8,7 @@ from dial_client.cli.load_settings import read_settings
 from dial_client.cli.options import Options
 from dial_client.cli.streams.error_stream import warn_once
 from dial_client.cli.streams.word_wrap import print_lines
-from dial_client.cli.trust.folder_agents import FOLDER_AGENTS, USER_AGENTS
-from dial_client.cli.trust.folder_texts import read_agents
+from dial_client.cli.trust.folder_texts import FOLDER_AGENTS, USER_AGENTS, read_agents
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.settings.agent import Agent
 from dial_client.settings.config_locations import build_user_config_path

@@ -15,14 +15,14 @@ from dial_client.cli.open_client import open_client, use_skills
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.streams.error_stream import print_notes, warn_once
 from dial_client.cli.streams.word_wrap import print_lines
-from dial_client.cli.trust.folder_skills import (
+from dial_client.cli.trust.folder_texts import (
     FOLDER_SKILLS,
     SKILL_FILE,
     USER_SKILLS,
     find_folder_skills,
     read_found_skill,
+    read_skills,
 )
-from dial_client.cli.trust.folder_texts import read_skills
 from dial_client.cli.trust.trust_summary import number_lines
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ConfigError, describe_system_error

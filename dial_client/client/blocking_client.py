@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from concurrent.futures import Future
 from functools import partial
 from threading import Lock, Thread
@@ -225,7 +225,47 @@ class BlockingClient:
             raise
 
 
-def _check_thread() -> None:
+def run_from_thread(
+    client: AsyncClient,
+    run: Callable[[], Coroutine[Any, Any, ResultT]],
+    find_loop: Callable[[], EventLoopToken | None],
+    lock: Lock,
+) -> ResultT:
+    """Run one turn of a client from synchronous code; see `DialClient.run_sync`.
+
+    Args:
+        client: The client, which is opened for this turn if it is closed.
+        run: Runs the turn.
+        find_loop: Returns the event loop in which the client is open, and None while it is closed.
+        lock: Held by the thread that has opened the client.
+
+    Raises:
+        RuntimeError: An event loop runs in this thread, or the client is open in the event loop of another thread.
+    """
+    _check_thread(
+        "run_sync cannot wait while an event loop runs in this thread: use `await dial.run(…)`, also in"
+        " a cell of a notebook, within `async with DialClient(…) as dial`"
+    )
+    loop = find_loop()  # asked once: another thread may close the client meanwhile
+    if loop is not None and loop == _find_worker_loop():
+        return from_thread.run(run)
+
+    async def open_and_run() -> ResultT:
+        async with client:
+            return await run()
+
+    with lock:
+        if find_loop() is None:
+            return anyio.run(open_and_run)
+    raise RuntimeError(
+        "the client is open in the event loop of another thread: use `await dial.run(…)` there, or"
+        " `asyncio.run_coroutine_threadsafe(dial.run(…), loop).result()` here"
+    )
+
+
+def _check_thread(
+    problem: str = "an event loop runs in this thread, which must not wait: use `DialClient` itself there",
+) -> None:
     """Check that this thread may wait.
 
     Raises:
@@ -235,10 +275,10 @@ def _check_thread() -> None:
         anyio.get_cancelled_exc_class()
     except RuntimeError:
         return
-    raise RuntimeError("an event loop runs in this thread, which must not wait: use `DialClient` itself there")
+    raise RuntimeError(problem)
 
 
-def find_worker_loop() -> EventLoopToken | None:
+def _find_worker_loop() -> EventLoopToken | None:
     """Return the event loop that started this worker thread; None in any other thread."""
     try:
         from_thread.check_cancelled()

@@ -1,4 +1,7 @@
-"""Options of a `DialClient` that belong together, and the keywords of `DialClient.from_config`."""
+"""Options of a `DialClient` that belong together, the keywords of `DialClient.from_config`, and foreign names.
+
+Foreign names are those of other libraries for arguments and methods: the errors of `DialClient` say what to use here.
+"""
 
 from __future__ import annotations
 
@@ -129,3 +132,36 @@ class ClientOptions(TypedDict, total=False):
     skills: Sequence[Skill]
     agents: Sequence[AgentSource]
     record: str | os.PathLike[str] | None
+
+
+# The argument here, by the foreign name.
+FOREIGN_ARGUMENTS = {
+    "instructions": "system",
+    "system_prompt": "system",
+    "mcp_servers": "servers",
+    "toolsets": "tools for functions, servers for MCP servers",
+    "functions": "tools",
+    "api_key": "models={…: ModelProfile(…, api_key=…)}",
+    "temperature": "settings=ModelSettings(temperature=…)",
+    "max_tokens": "settings=ModelSettings(max_tokens=…)",
+    "timeout": "limits=Limits(timeout=…)",
+    "max_turns": "limits=Limits(max_depth=…)",
+    "output_type": "output_type of a turn",
+}
+# What to use here, by the foreign name of a method or attribute.
+FOREIGN_ATTRIBUTES = {
+    "call_tool": "`await dial.call(name, arguments)`",
+    "list_tools": "`dial.tools`, which is a tuple",
+    "get_tools": "`dial.tools`, which is a tuple",
+    "chat": "`await dial.run(text)`, or `dial.conversation(store)`",
+    "query": "`await dial.run(text)`",
+    "ask": "`await dial.run(text)`",
+    "invoke": "`await dial.run(text)`",
+    "run_stream": "`async for event in dial.stream(text)`",
+    "run_streamed": "`async for event in dial.stream(text)`",
+    "astream": "`async for event in dial.stream(text)`",
+    "connect": "`async with DialClient(…) as dial`",
+    "initialize": "`async with DialClient(…) as dial`",
+    "close": "`await dial.aclose()`",
+}
+WITH_STATEMENT = "`async with DialClient(…) as dial`, or `with DialClient(…).blocking() as dial`"

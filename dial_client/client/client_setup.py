@@ -7,7 +7,7 @@ import os
 from collections import ChainMap
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from dial_client.messages.errors import ConfigError
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import Message
 from dial_client.providers import is_recorded_server
+from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.servers.oauth.login_stores import FolderLogins, LoginStore, MemoryLogins
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_cache import JsonCache, ToolPins
@@ -39,6 +40,7 @@ from dial_client.settings.config_types import ServerSettings, SkillFolder
 from dial_client.settings.policy_config import load_policy
 from dial_client.tools.approval import ApprovalChecker, Approver
 from dial_client.tools.approval_mode import ApprovalMode
+from dial_client.tools.executor import ToolExecutor
 from dial_client.tools.function_definition import Function, FunctionTool
 from dial_client.tools.function_tools import FunctionTools, OnToolError
 from dial_client.tools.grants import GrantStore
@@ -384,3 +386,17 @@ def check_name(name: str, servers: Container[str]) -> None:
     """
     if name in servers:
         raise ConfigError(f"no server can be named {name!r}: {name} have this name", hint="rename the server")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ClientParts:
+    """What a `DialClient` calls tools with."""
+
+    servers: ServerManager
+    """The connections to the servers, by name."""
+    executor: ToolExecutor
+    """Validates, approves, makes and audits calls; `ToolExecutor.derive` is for other tools and another origin."""
+    open_sandbox: Callable[[], Any]
+    """Returns the `Sandbox` of code mode."""
+    require_tasks: Callable[[], BackgroundTasks]
+    """Returns what runs tasks until the client is closed; raises `RuntimeError` before it is open."""

@@ -1,18 +1,24 @@
-"""Changes of a configuration while its client runs: which servers are started, restarted and stopped."""
+"""The configuration of a client: what its arguments override, and what changes while the client runs."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import anyio
+from anyio import to_thread
 
-from dial_client.messages.errors import DialError
+from dial_client.client.client_options import ApprovalPolicy, ClientOptions
+from dial_client.messages.errors import ConfigError, DialError
+from dial_client.messages.limits import Limits
+from dial_client.messages.model import Provider
 from dial_client.servers.status import ServerStatus
 from dial_client.settings.config_types import ServerSettings, Settings
-from dial_client.settings.policy_config import Policy
+from dial_client.settings.policy_config import Policy, load_policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +75,70 @@ class ConfigInUse:
         if not self.has_agents:
             use_agents(settings.agents)
 
+    async def read_again(self, source: str | os.PathLike[str] | Settings | None) -> Settings:
+        """Return the configuration of a file, which is read with the same profile.
+
+        Args:
+            source: The file, or a configuration that was read; None to read the file of this configuration again.
+
+        Raises:
+            ConfigError: The file is missing or wrong, or this configuration was read from none.
+        """
+        found = self.settings.path if source is None else source
+        if found is None:
+            raise ConfigError("the configuration was read from no file", hint="pass the new Settings")
+        if isinstance(found, Settings):
+            return found
+        from dial_client.settings import configuration  # loaded only by clients that read a file
+
+        read = partial(configuration.load_config, found, profile=self.profile)
+        return await to_thread.run_sync(read, abandon_on_cancel=True)
+
     @property
     def models(self) -> list[tuple[str | None, Any]]:
         """The names of the model and of its fallback models, each with its entry."""
         names = (self.settings.default_model, *self.settings.find_fallback_models(None))
         return [(name, self.settings.models.get(name or "")) for name in names]
+
+
+def use_config(
+    settings: Settings, profile: str | None, model: str | Provider | None, options: ClientOptions
+) -> ConfigInUse:
+    """Add to the arguments of a client what they leave to its configuration, and return the configuration in use.
+
+    Args:
+        settings: The configuration.
+        profile: The name of the profile with which it was read.
+        model: The model that the arguments name; None for that of the configuration.
+        options: The other arguments, which this changes.
+
+    Raises:
+        ConfigError: A rule of the arguments is wrong.
+    """
+    approval = options.get("approval") or ApprovalPolicy()
+    config = ConfigInUse(
+        settings,
+        profile,
+        has_model=model is not None,
+        has_system="system" in options,
+        has_limits="limits" in options,
+        has_skills="skills" in options,
+        has_agents="agents" in options,
+        rules=load_policy(approval.rules),
+    )
+    options["approval"] = replace(approval, rules=(*config.rules, *settings.policy))
+    options.setdefault("models", settings.models)
+    if settings.limits:
+        options.setdefault("limits", replace(Limits(), **settings.limits))
+    if settings.startup_patience is not None:
+        options.setdefault("startup_patience", settings.startup_patience)
+    options.setdefault("system", settings.system)
+    options.setdefault("skills", settings.skills)
+    options.setdefault("agents", settings.agents)
+    name = model if model is not None else settings.default_model
+    if isinstance(name, str):
+        options.setdefault("fallback_models", settings.find_fallback_models(name))
+    return config
 
 
 class ServerHost(Protocol):

@@ -13,16 +13,24 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Never, Self, TypeVar, Unpack, overload
 
 import anyio
-from anyio import from_thread, to_thread
 from anyio.lowlevel import current_token
 
 from dial_client.client import client_setup
-from dial_client.client.blocking_client import BlockingClient, find_worker_loop
-from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory, Logins, Skill, StartKeywords
-from dial_client.client.client_parts import ClientParts
+from dial_client.client.blocking_client import BlockingClient, run_from_thread
+from dial_client.client.client_options import (
+    FOREIGN_ARGUMENTS,
+    FOREIGN_ATTRIBUTES,
+    WITH_STATEMENT,
+    ApprovalPolicy,
+    ClientOptions,
+    Directory,
+    Logins,
+    Skill,
+    StartKeywords,
+)
+from dial_client.client.client_setup import ClientParts
 from dial_client.client.code_mode import CodeMode, discard_event
-from dial_client.client.config_changes import ConfigChanges, ConfigInUse, change_servers
-from dial_client.client.foreign_keywords import ARGUMENTS, ATTRIBUTES, WITH_STATEMENT
+from dial_client.client.config_changes import ConfigChanges, ConfigInUse, change_servers, use_config
 from dial_client.conversations.chat_loop import Chat
 from dial_client.hooks import call_context
 from dial_client.hooks.audit.entries import AuditRecorder, Origin
@@ -50,7 +58,6 @@ from dial_client.servers.status import ServerStatus
 from dial_client.settings.agent import AgentSource
 from dial_client.settings.argument_types import check_folders, check_items, check_seconds, check_types, describe_type
 from dial_client.settings.config_types import ModelProfile, Settings
-from dial_client.settings.policy_config import load_policy
 from dial_client.sinks import sse_encoder
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.tools.agent_progress import AgentProgress
@@ -81,8 +88,8 @@ from dial_client.turns.turn_recorder import count_last_rounds, find_question
 OutputT = TypeVar("OutputT")
 
 
-@refuse_names(**ARGUMENTS)
-@refuse_attributes(with_statement=WITH_STATEMENT, **ATTRIBUTES)
+@refuse_names(**FOREIGN_ARGUMENTS)
+@refuse_attributes(with_statement=WITH_STATEMENT, **FOREIGN_ATTRIBUTES)
 class DialClient:
     """An MCP host: connects servers to a chat model, and runs the tool calls that the model requests.
 
@@ -273,27 +280,10 @@ class DialClient:
         if isinstance(path, Mapping):
             raise TypeError("from_config takes the path of a file, not a mapping: use DialClient(model, servers={…})")
         settings = path if isinstance(path, Settings) else configuration.load_config(path, profile=profile)
-        given_model = model
-        model = model if model is not None else settings.default_model
-        if model is None and settings is not path:
+        if model is None and settings.default_model is None and settings is not path:
             raise ConfigError("no model is named", hint='give model=…, or "defaultModel" in the file', path=str(path))
-        approval = options.get("approval") or ApprovalPolicy()
-        rules = load_policy(approval.rules)
-        has_limits = "limits" in options
-        has_system, has_skills, has_agents = "system" in options, "skills" in options, "agents" in options
-        has_model = given_model is not None
-        config = ConfigInUse(settings, profile, has_model, has_system, has_limits, has_skills, has_agents, rules)
-        options["approval"] = replace(approval, rules=(*rules, *settings.policy))
-        options.setdefault("models", settings.models)
-        if settings.limits:
-            options.setdefault("limits", replace(Limits(), **settings.limits))
-        if settings.startup_patience is not None:
-            options.setdefault("startup_patience", settings.startup_patience)
-        options.setdefault("system", settings.system)
-        options.setdefault("skills", settings.skills)
-        options.setdefault("agents", settings.agents)
-        if isinstance(model, str):
-            options.setdefault("fallback_models", settings.find_fallback_models(model))
+        config = use_config(settings, profile, model, options)
+        model = model if model is not None else settings.default_model
         servers = {} if is_recording(model) else settings.servers
         dial = cls(model, servers=servers, **options)
         dial._config = config
@@ -314,20 +304,11 @@ class DialClient:
                 `from_config`; nothing was changed.
             RuntimeError: The client is not open.
         """
-        from dial_client.settings import configuration  # as above
-
         self._require_open()
         before = self._config
         if before is None:
             raise ConfigError("the client has no configuration to reload", hint="create it by DialClient.from_config")
-        found = before.settings.path if source is None else source
-        if found is None:
-            raise ConfigError("the configuration was read from no file", hint="pass the new Settings")
-        if isinstance(found, Settings):
-            settings = found
-        else:
-            read = partial(configuration.load_config, found, profile=before.profile)
-            settings = await to_thread.run_sync(read, abandon_on_cancel=True)
+        settings = await before.read_again(source)
         after = replace(before, settings=settings)
         before.use_folders(settings, self._skills.set_folders, self.use_agents)
         is_model_changed = not before.has_model and before.models != after.models
@@ -828,30 +809,9 @@ class DialClient:
                 client is open in the event loop of another thread.
             Exception: Any error of `run`, or of opening the client.
         """
-        try:
-            anyio.get_cancelled_exc_class()
-        except RuntimeError:
-            pass  # no event loop runs in this thread
-        else:
-            raise RuntimeError(
-                "run_sync cannot wait while an event loop runs in this thread: use `await dial.run(…)`, also in"
-                " a cell of a notebook, within `async with DialClient(…) as dial`"
-            )
         run = partial(self.run, messages, output_type=output_type, **keywords)
-        tasks = self._tasks  # another thread may close the client meanwhile
-        if tasks is not None and tasks.loop == find_worker_loop():
-            return from_thread.run(run)
-
-        async def open_and_run() -> Turn[Any]:
-            async with self:
-                return await run()
-
-        with self._sync_lock:
-            if self._tasks is None:
-                return anyio.run(open_and_run)
-        raise RuntimeError(
-            "the client is open in the event loop of another thread: use `await dial.run(…)` there, or"
-            " `asyncio.run_coroutine_threadsafe(dial.run(…), loop).result()` here"
+        return run_from_thread(
+            self, run, lambda: None if (tasks := self._tasks) is None else tasks.loop, self._sync_lock
         )
 
     def blocking(self) -> BlockingClient:

@@ -9,9 +9,8 @@ shortens results on request; `meta_tools` finds, describes and calls the tools t
 `early_answers` gives the answers of the last run to the first requests.
 
 `questions` asks the clients: approvals (`approval_form`), and what servers ask during a call. `client_requests` is one
-request of a client, `suspended_calls` one that waits for answers in revision 2026-07-28, and `state_key` the key of
-what clients keep for the gateway. `client_tasks` are calls that go on while their client does something else.
-`login_tool` logs in to servers at the client.
+request of a client, `suspended_calls` one that waits for answers in revision 2026-07-28. `client_tasks` are calls that
+go on while their client does something else. `login_tool` logs in to servers at the client.
 
 `server_lists` reads the other lists of the servers, for `server_resources` and `server_prompts`; `addresses` are the
 URIs of resources, which never collide; `resource_subscriptions` reports changes to those who subscribed, and

@@ -17,7 +17,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp_types import LOG_LEVEL_META_KEY, EmptyResult, LoggingLevel, LoggingMessageNotification, SetLevelRequestParams
 
-from dial_client.client.client_parts import ClientParts
+from dial_client.client.client_setup import ClientParts
 from dial_client.gateway.client_requests import ClientRequest
 from dial_client.gateway.client_session import DEFAULT_LEVEL, ClientSession, ClientSessions
 from dial_client.gateway.client_tasks import ClientTasks

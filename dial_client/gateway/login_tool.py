@@ -25,8 +25,7 @@ from mcp_types import (
 )
 
 from dial_client.client.client_options import Logins
-from dial_client.client.client_parts import ClientParts
-from dial_client.client.client_setup import open_logins
+from dial_client.client.client_setup import ClientParts, open_logins
 from dial_client.client.dial_client import DialClient
 from dial_client.gateway.client_requests import ClientRequest
 from dial_client.hooks.approval_request import quote_name

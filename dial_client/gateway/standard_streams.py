@@ -26,8 +26,7 @@ from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, J
 from dial_client.gateway.early_answers import FirstAnswers
 from dial_client.gateway.standard_files import StandardFiles
 from dial_client.runtime.logs import get_logger
-from dial_client.runtime.pipe_reader import PipeReader
-from dial_client.servers.transports.pipe_writer import PipeWriter
+from dial_client.runtime.pipes import PipeReader, PipeWriter
 from dial_client.servers.transports.response_repair import LineSplitter, LineTooLong, parse_messages
 
 log = get_logger(__name__)

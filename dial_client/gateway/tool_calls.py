@@ -31,7 +31,7 @@ from mcp_types import (
     TextContent,
 )
 
-from dial_client.client.client_parts import ClientParts
+from dial_client.client.client_setup import ClientParts
 from dial_client.gateway.addresses import restore_arguments, rewrite_result
 from dial_client.gateway.client_requests import ClientRequest
 from dial_client.gateway.client_session import ClientSession, ClientSessions

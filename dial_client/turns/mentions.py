@@ -1,18 +1,36 @@
-"""Mentions of resources (``@server:uri``) in a user's message, and the message with these resources attached."""
+"""Mentions in a user's message: of resources (``@server:uri``), which are attached, and of agents, which are called.
+
+Agents are named at the start of a message (``@reviewer look at the diff``). The host makes these calls itself, before
+it asks the model: which agent works on the message is then the choice of the user, and no model can leave it out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
 
 from dial_client.messages.errors import ServerError
-from dial_client.messages.message import Content, Message, Part, Role, TextPart, extract_text
+from dial_client.messages.message import (
+    MAIN,
+    Content,
+    Message,
+    Part,
+    Role,
+    TextPart,
+    ToolCallRequest,
+    ToolSpec,
+    extract_text,
+)
+from dial_client.providers.tool_call_codec import create_call_id
 from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.servers.resources import Resource, ResourceContent, Resources
+from dial_client.settings.agent import AGENTS
 from dial_client.tools import result_content
+from dial_client.tools.catalog import HAND_BACK, Route
 from dial_client.tools.result_content import StoreResult, shorten
 
 # Maximum number of resources attached to one message.
@@ -153,3 +171,59 @@ def _to_part(mention: Mention, content: ResourceContent) -> Part:
     kind = f", {content.mime_type}" if content.mime_type else ""
     header = f"[resource {content.uri} of the server {mention.server}{kind}; the user attached it]"
     return TextPart(sanitize(f"{header}\n{content.text}\n[end of resource {content.uri}]"), foreign=True)
+
+
+# The most agents that one message calls.
+MAX_MENTIONED = 8
+_AGENT_MENTION = r"\s*@([a-z0-9]+(?:-[a-z0-9]+)*)(?=\s|\Z)"
+
+
+def list_agents(tools: Collection[ToolSpec]) -> dict[str, str]:
+    """Return the agents among tools: the first line of each description, by the name of the agent."""
+    return {tool.tool: tool.description.partition("\n")[0] for tool in tools if tool.server == AGENTS}
+
+
+def split_mentions(text: str, agents: Collection[str]) -> tuple[tuple[str, ...], str]:
+    """Return the agents that a text names at its start, each once, and the rest of the text.
+
+    A name later in the text is text: only the start of a message says for whom it is.
+    """
+    names: dict[str, None] = {}
+    end, pattern = 0, re.compile(_AGENT_MENTION)
+    while (mention := pattern.match(text, end)) and mention[1] in agents and len(names) < MAX_MENTIONED:
+        names[mention[1]] = None
+        end = mention.end()
+    return tuple(names), text[end:].lstrip() if names else text
+
+
+def build_agent_calls(question: Message, routes: Mapping[str, Route]) -> tuple[ToolCallRequest, ...]:
+    """Return the calls of the agents that a question names at its start; empty if it names none, or has no task.
+
+    The task of each is the rest of the text, with the attached texts: an agent sees nothing else of the conversation,
+    unless it takes the conversation over.
+
+    Args:
+        question: The last message of a conversation.
+        routes: The routes of the tools of the turn, by their offered names.
+    """
+    parts = (TextPart(question.content),) if isinstance(question.content, str) else question.content
+    first = parts[0] if parts else None
+    # What a server has written names nobody.
+    if question.role is not Role.USER or question.steers or not isinstance(first, TextPart) or first.foreign:
+        return ()
+    if "@" not in first.text[:1] and not first.text[:1].isspace():
+        return ()
+    offered = {route.spec.tool: name for name, route in routes.items() if route.spec.server == AGENTS}
+    if HAND_BACK in routes:
+        offered[MAIN] = HAND_BACK
+    names, rest = split_mentions(first.text, offered)
+    texts = [rest, *(part.text for part in parts[1:] if isinstance(part, TextPart))]
+    task = "\n\n".join(filter(str.strip, texts))
+    calls: list[ToolCallRequest] = []
+    for name in (offered[name] for name in names):
+        # Who takes the conversation over reads the message itself.
+        if "task" not in routes[name].spec.input_schema.get("properties", {}):
+            calls.append(ToolCallRequest(create_call_id(), name, {}))
+        elif task:
+            calls.append(ToolCallRequest(create_call_id(), name, {"task": task}))
+    return tuple(calls)

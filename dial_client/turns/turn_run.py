@@ -47,10 +47,10 @@ from dial_client.tools.executor import CallScope, ToolExecutor, WaitingCalls
 from dial_client.tools.result_content import ResultStore
 from dial_client.tools.taint import Taint, find_taint
 from dial_client.tools.tool_selection import ToolSnapshot, TurnTools
-from dial_client.turns.agent_mentions import build_agent_calls
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.finalization import finish_turn
 from dial_client.turns.instructions import TurnInstructions
+from dial_client.turns.mentions import build_agent_calls
 from dial_client.turns.model_call import ChatModel, ModelCaller
 from dial_client.turns.output_type import OutputType
 from dial_client.turns.resolution import Outcome, Reply, resolve

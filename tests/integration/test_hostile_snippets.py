@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dial_client import DialClient, ToolCallResult
-from tests.inner import sandbox, state_seal
+from tests.inner import sandbox, sealed_states
 
 MontyCrashedError = pytest.importorskip("pydantic_monty", reason="the extra 'code' is not installed").MontyCrashedError
 pytestmark = pytest.mark.anyio
@@ -121,7 +121,7 @@ def short_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Non
     folder = tmp_path / "folder"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(state_seal, "find_key_folder", lambda: tmp_path / "keys")
+    monkeypatch.setattr(sealed_states, "find_key_folder", lambda: tmp_path / "keys")
     yield
     assert not list(folder.iterdir())
 

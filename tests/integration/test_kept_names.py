@@ -28,7 +28,7 @@ from dial_client import (
     Turn,
 )
 from dial_client.testing import ScriptedProvider
-from tests.inner import KeptNames, sandbox, state_seal, to_dict
+from tests.inner import KeptNames, sandbox, sealed_states, to_dict
 from tests.support.http_service import serve
 from tests.support.kept_program import KeptJob
 from tests.support.program import dial_chat, write_config
@@ -44,7 +44,7 @@ LARGE = "rows = [str(n) * 100 for n in range(4_000)]"
 def keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """Keep the key of these tests in a folder of their own."""
     folder = tmp_path / "state" / "snippets"
-    monkeypatch.setattr(state_seal, "find_key_folder", lambda: folder)
+    monkeypatch.setattr(sealed_states, "find_key_folder", lambda: folder)
     yield folder
 
 

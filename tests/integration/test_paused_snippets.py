@@ -25,7 +25,7 @@ from dial_client import (
     Turn,
 )
 from dial_client.testing import ScriptedProvider
-from tests.inner import AuditEntry, sandbox, state_seal
+from tests.inner import AuditEntry, sandbox, sealed_states
 from tests.support.snippet_program import SnippetJob
 
 pytest.importorskip("pydantic_monty", reason="the extra 'code' is not installed")
@@ -85,7 +85,7 @@ class Recorder:
 def keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """Keep the key of these tests in a folder of their own."""
     folder = tmp_path / "state" / "snippets"
-    monkeypatch.setattr(state_seal, "find_key_folder", lambda: folder)
+    monkeypatch.setattr(sealed_states, "find_key_folder", lambda: folder)
     yield folder
 
 

@@ -13,7 +13,7 @@ import anyio
 
 from dial_client import ConversationManager, DialClient, SQLStore, Turn
 from dial_client.testing import ScriptedProvider
-from tests.inner import state_seal
+from tests.inner import sealed_states
 
 LIFETIME = 100.0
 ID = "the-conversation"
@@ -24,7 +24,7 @@ class KeptJob:
 
     def __init__(self, folder: Path, keys: Path) -> None:
         self._folder = folder
-        state_seal.find_key_folder = lambda: keys
+        sealed_states.find_key_folder = lambda: keys
 
     async def _chat(self, source: str, question: str, *, is_new: bool = False, lifetime: float = 0.0) -> Turn:
         call: dict[str, Any] = {"name": "run_code", "arguments": {"code": source, "keep": True}, "id": "call_1"}

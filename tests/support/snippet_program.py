@@ -25,7 +25,7 @@ from dial_client import (
     Turn,
 )
 from dial_client.testing import ScriptedProvider
-from tests.inner import state_seal
+from tests.inner import sealed_states
 from tests.support.servers.launch import raw
 
 LIFETIME = 100.0
@@ -68,7 +68,7 @@ class SnippetJob:
 
     def __init__(self, folder: Path, keys: Path) -> None:
         self._folder = folder
-        state_seal.find_key_folder = lambda: keys
+        sealed_states.find_key_folder = lambda: keys
 
     def _log(self, line: str) -> None:
         with (self._folder / "calls").open("a", encoding="utf-8") as file:

@@ -16,7 +16,7 @@ from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import ConfigError, ServerError
 from dial_client.messages.message import Message, Part, Role, TextPart
 from dial_client.tools.prompts import Prompt
-from dial_client.turns.agent_mentions import list_agents, split_mentions
+from dial_client.turns.mentions import list_agents, split_mentions
 
 
 async def with_attachments(dial: DialClient, user_input: UserInput, within: Path | None = None) -> str | Message:

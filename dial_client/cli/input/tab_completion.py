@@ -23,8 +23,7 @@ from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.resources import ResourceTemplate
 from dial_client.servers.status import ServerState
 from dial_client.tools.prompts import Prompt
-from dial_client.turns.agent_mentions import list_agents, split_mentions
-from dial_client.turns.mentions import MENTION
+from dial_client.turns.mentions import MENTION, list_agents, split_mentions
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer

@@ -1,15 +1,15 @@
 """Texts for the model from files: ``AGENTS.md``, commands, skills and agents, of the user and of the working folder.
 
 The texts of the folder were written by others, so nothing in them is used before the user trusts them: each file by its
-location and its content, as a ``servers.json``; a skill with all its files. The user is asked once about all files that
-are new or changed, and not again about a content that the user did not trust.
+location and its content, as a ``servers.json`` (`settings.config_trust`); a skill with all its files. The user is asked
+once about all files that are new or changed, and not again about a content that the user did not trust.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from anyio import lowlevel
@@ -18,8 +18,6 @@ from dial_client.cli.options import Options
 from dial_client.cli.streams.error_stream import print_to_stderr, warn_once
 from dial_client.cli.streams.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.cli.streams.word_wrap import find_terminal_width
-from dial_client.cli.trust.folder_agents import find_folder_agents, list_own_agents, parse_agents
-from dial_client.cli.trust.folder_skills import SKILL_FILE, FoundText, find_folder_skills, list_own_folders
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.model import Instruction, InstructionSource
 from dial_client.providers import is_recording_name
@@ -260,3 +258,130 @@ def _find_declined_folder() -> Path:
     from platformdirs import user_data_dir
 
     return Path(user_data_dir("dial-client"), "declined-files")
+
+
+# The folder of skills in the user's configuration folder, and the folders of skills in the working folder.
+USER_SKILLS = "skills"
+SKILL_FILE = "SKILL.md"
+FOLDER_SKILLS = (Path(".dial", "skills"), Path(".claude", "skills"))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundText:
+    """A text below the working folder, such as a ``SKILL.md``, with its content at that moment."""
+
+    file: FoundFile
+    files: Mapping[str, str] = field(default_factory=dict)
+    """For a ``SKILL.md``, the SHA-256 of the skill's other files, by their paths in the skill with ``/``."""
+
+    def to_folder(self) -> SkillFolder:
+        """Return a skill for a client, which compares each file that it reads."""
+        return SkillFolder(self.file.path.parent, {self.file.path.name: self.file.digest, **self.files})
+
+
+def list_own_folders(settings: Settings) -> list[SkillFolder]:
+    """Return the skills that need no trust: of the user's folder, and of ``"skills"`` outside the working folder."""
+    folder = build_user_config_path().parent / USER_SKILLS
+    named = [path for path in settings.skills if not is_below(path)]
+    return [SkillFolder(path) for path in _list_valid([*([folder] if folder.is_dir() else []), *named])]
+
+
+def find_folder_skills(settings: Settings) -> list[FoundText]:
+    """Return the skills below the working folder, each with the digests of its files."""
+    named = [path for path in settings.skills if is_below(path)]
+    found: list[FoundText] = []
+    for path in _list_valid([*(path for path in FOLDER_SKILLS if path.is_dir()), *named]):
+        if not is_below(path):
+            warn_once(f"not used: {path} is a link out of the working folder")
+            continue
+        try:
+            found.append(read_found_skill(path))
+        except ConfigError as error:
+            warn_once(f"not used: {error}")
+    return found
+
+
+def read_found_skill(folder: Path) -> FoundText:
+    """Read a skill, and the digests of its files.
+
+    Raises:
+        ConfigError: A file cannot be read, or there are too many files or bytes.
+    """
+    from dial_client.tools.skills.skill_folders import hash_files
+
+    digests = hash_files(folder)
+    # The bytes that are shown are the bytes that are trusted: those of the next reading.
+    digests.pop(SKILL_FILE, None)
+    return FoundText(read_found(folder / SKILL_FILE), digests)
+
+
+def _list_valid(places: list[Path]) -> Iterator[Path]:
+    """Yield the folders of the skills at some places; a warning names each that is wrong."""
+    if not places:
+        return
+    from dial_client.tools.skills.skill_folders import find_skill_folders, read_skill
+
+    for place in places:
+        try:
+            folders = find_skill_folders(place)
+        except ConfigError as error:
+            warn_once(f"not used: {error}")
+            continue
+        for folder in folders:
+            try:
+                read_skill(SkillFolder(folder))
+            except ConfigError as error:
+                warn_once(f"not used: {error}")
+            else:
+                yield folder
+
+
+def is_below(path: Path) -> bool:
+    """Return True for a folder in the working folder, whatever links lead to it."""
+    return path.resolve().is_relative_to(Path.cwd().resolve())
+
+
+# The folder of agents in the user's configuration folder, and the folders of agents in the working folder.
+USER_AGENTS = "agents"
+FOLDER_AGENTS = (Path(".dial", "agents"), Path(".claude", "agents"))
+
+
+def list_own_agents(settings: Settings) -> list[FoundFile]:
+    """Return the files of agents that need no trust: of the user, and of ``"agents"`` outside the working folder."""
+    folder = build_user_config_path().parent / USER_AGENTS
+    return list(_read_files([folder, *(path for path in settings.agents if not is_below(path))]))
+
+
+def find_folder_agents(settings: Settings) -> list[FoundFile]:
+    """Return the files of agents below the working folder."""
+    return list(_read_files([*FOLDER_AGENTS, *(path for path in settings.agents if is_below(path))]))
+
+
+def parse_agents(files: Iterable[FoundFile]) -> tuple[Agent, ...]:
+    """Return the agents of files; of two of one name the first. A warning names each file that is wrong."""
+    agents: dict[str, Agent] = {}
+    paths: dict[str, Path] = {}
+    for file in files:
+        from dial_client.settings.agent_files import parse_agent
+
+        try:
+            agent = parse_agent(file.data, file.path)
+        except ConfigError as error:
+            warn_once(f"not used: {error}")
+        else:
+            if agents.setdefault(agent.name, agent) is not agent:
+                warn_once(f"not used: {file.path}: there is an agent {agent.name} already, in {paths[agent.name]}")
+            paths.setdefault(agent.name, file.path)
+    return tuple(agents.values())
+
+
+def _read_files(places: Iterable[Path]) -> Iterator[FoundFile]:
+    for place in places:
+        if not place.exists():
+            continue
+        from dial_client.settings.agent_files import list_files
+
+        try:
+            yield from map(read_found, list_files(place))
+        except ConfigError as error:
+            warn_once(f"not used: {error}")

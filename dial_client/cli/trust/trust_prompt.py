@@ -12,7 +12,7 @@ from dial_client.cli.options import ExitCode
 from dial_client.cli.streams.error_stream import print_to_stderr
 from dial_client.cli.streams.tty import Unanswered, ask_for_line, can_ask_user
 from dial_client.cli.streams.word_wrap import find_terminal_width
-from dial_client.cli.trust.folder_skills import SKILL_FILE, read_found_skill
+from dial_client.cli.trust.folder_texts import SKILL_FILE, read_found_skill
 from dial_client.cli.trust.trust_review import FileReview, review_file, trust_now
 from dial_client.cli.trust.trust_summary import (
     build_change_rows,

@@ -76,7 +76,7 @@ export class Suggestions {
     return rank(options, typed);
   }
 
-  /** Return the agents whose names begin with a text. Only the start of a message names agents (agent_mentions.py). */
+  /** Return the agents whose names begin with a text. Only the start of a message names agents (mentions.py). */
   async #findAgents(typed, before) {
     if (!AGENTS_ONLY.test(before)) return [];
     const { tools } = await this.#list("tools", { tools: [] });

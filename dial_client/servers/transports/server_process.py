@@ -26,7 +26,7 @@ import anyio
 
 from dial_client.messages.errors import ServerStartError
 from dial_client.runtime.logs import get_logger
-from dial_client.runtime.pipe_reader import PipeReader
+from dial_client.runtime.pipes import PipeReader
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import ServerSettings
 

@@ -23,7 +23,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest
 
 from dial_client.messages.errors import ServerStartError
-from dial_client.servers.transports.pipe_writer import PipeWriter
+from dial_client.runtime.pipes import PipeWriter
 from dial_client.servers.transports.response_repair import LineSplitter, LineTooLong, parse_messages
 from dial_client.servers.transports.server_process import ServerProcess, StderrTail, build_environment, find_program
 from dial_client.settings.config_types import ServerSettings

@@ -2,6 +2,6 @@
 
 `run_code` is the tool of the host, `snippet_run` runs one program, whose calls `tools.executor` makes like any others.
 `tool_stubs` describes the tools to the model as Python functions, `call_values` converts arguments and results,
-`paused_snippet` is a program that waits for a person, `kept_names` what a program has left for the next one,
-`state_seal` seals both, and `sandbox` alone knows the interpreter.
+`sealed_states` has a program that waits for a person, and what a program has left for the next one; `sandbox` alone
+knows the interpreter.
 """

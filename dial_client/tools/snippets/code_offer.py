@@ -8,9 +8,9 @@ from dataclasses import replace
 from dial_client.messages.message import Message, ToolSpec
 from dial_client.tools.catalog import RUN_CODE, SEARCH_TOOLS, Catalog, Route
 from dial_client.tools.executor import ToolExecutor, WaitingCalls
-from dial_client.tools.snippets.kept_names import find_kept
 from dial_client.tools.snippets.run_code import CodeTool
 from dial_client.tools.snippets.sandbox import Sandbox
+from dial_client.tools.snippets.sealed_states import find_kept
 from dial_client.tools.tool_selection import TurnTools
 
 

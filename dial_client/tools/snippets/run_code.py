@@ -21,11 +21,9 @@ from dial_client.tools.approval import Approval
 from dial_client.tools.catalog import RUN_CODE, SEARCH_TOOLS, Catalog, Route, build_host_tool
 from dial_client.tools.executor import ToolExecutor, WaitingCalls
 from dial_client.tools.snippets import call_values
-from dial_client.tools.snippets.kept_names import restore_names
-from dial_client.tools.snippets.paused_snippet import restore
 from dial_client.tools.snippets.sandbox import MAX_SOURCE, Sandbox
+from dial_client.tools.snippets.sealed_states import NotRestored, restore, restore_names
 from dial_client.tools.snippets.snippet_run import ChangeArguments, SnippetRun, SnippetTools
-from dial_client.tools.snippets.state_seal import NotRestored
 from dial_client.tools.snippets.tool_stubs import HEAD, to_function_names, write_stub
 
 _GUIDE = """\

@@ -32,10 +32,8 @@ from dial_client.tools.approval import Approval
 from dial_client.tools.executor import ToolExecutor
 from dial_client.tools.result_content import cut, join_parts
 from dial_client.tools.snippets.call_values import Attachments, build_content, to_arguments, to_call_value
-from dial_client.tools.snippets.kept_names import KeptNames
-from dial_client.tools.snippets.paused_snippet import PausedSnippet, WaitingCall
 from dial_client.tools.snippets.sandbox import CallValue, SandboxCall, SandboxSession, SnippetError, Step, Suspended
-from dial_client.tools.snippets.state_seal import MAX_STATE, NotRestored
+from dial_client.tools.snippets.sealed_states import MAX_STATE, KeptNames, NotRestored, PausedSnippet, WaitingCall
 
 # The most calls of a snippet.
 MAX_CALLS = 500
