@@ -9,6 +9,7 @@ The tasks are in two halves, by a hash of their names: the index was tuned on on
 server and what to do; with ``--one-field`` they are one text. Reported are, in percent:
 
 annotated   annotated tools among the first five of any search of their task
+named       the same, or among the names that the answers of these searches give besides, about 20 each
 used        searches after which a tool was called before the next search, with this tool among the first five
 used first  the same, with this tool first
 need        needs with a right tool among the first five
@@ -31,12 +32,13 @@ from typing import Any
 from benchmarks.report import machine
 from dial_client.messages.message import ToolSpec
 from dial_client.tools.catalog import assign_names
-from dial_client.tools.search_index import SearchIndex
+from dial_client.tools.search_index import MAX_NAMED, SearchIndex, describe_less_likely
 
 FOUND = 5
 RESULTS = "baseline/output/claude-sonnet-4-20250514_Qwen3-Embedding-0.6B.json"
 SEARCH = re.compile(r"<tool_assistant>\s*server:\s*(.*?)\s*tool:\s*(.*?)\s*</tool_assistant>", re.DOTALL)
 LISTED = re.compile(r"^\s*\d+\.\s*(\S+)\s*$", re.MULTILINE)
+NAME = re.compile(r"[\w-]+")
 NEEDS = Path(__file__).with_name("search_needs.txt")
 
 # A tool by its server's name and its own.
@@ -146,21 +148,25 @@ def find_half(task: str) -> int:
 def measure(bench: LiveBench, index: SearchIndex, halves: Sequence[int], *, one_field: bool) -> dict[str, float]:
     """Return the figures of some halves in percent, as the module describes them."""
 
-    def find(search: Search) -> list[Key]:
-        if one_field:
-            found = index.search(f"{search.server} {search.action}", FOUND)
-        else:
-            found = index.search(search.action, FOUND, server=search.server)
-        return [(tool.server, tool.tool) for tool in found]
+    def find(search: Search) -> tuple[list[Key], list[Key]]:
+        query, server = (f"{search.server} {search.action}", "") if one_field else (search.action, search.server)
+        ranked = index.search(query, FOUND + MAX_NAMED, server=server)
+        line = " ".join(describe_less_likely(tool.name for tool in ranked[FOUND:])).partition(": ")[2]
+        less_likely = [tool for tool in ranked[FOUND:] if tool.name in NAME.findall(line)]
+        found, named = ([(tool.server, tool.tool) for tool in tools] for tools in (ranked[:FOUND], less_likely))
+        return found, named
 
-    hits: dict[str, list[bool]] = {name: [] for name in ("annotated", "used", "used first", "need", "need first")}
+    figures = ("annotated", "named", "used", "used first", "need", "need first")
+    hits: dict[str, list[bool]] = {name: [] for name in figures}
     for task, expected in bench.annotated.items():
         if find_half(task) not in halves:
             continue
-        found = [(search, find(search)) for search in bench.searches.get(task, ())]
-        names = {tool for _, keys in found for _, tool in keys}
-        hits["annotated"] += (tool in names for tool in expected)
-        used = [(search.used, keys) for search, keys in found if search.used]
+        found = [(search, *find(search)) for search in bench.searches.get(task, ())]
+        offered = {tool for _, keys, _ in found for _, tool in keys}
+        named = offered | {tool for _, _, keys in found for _, tool in keys}
+        hits["annotated"] += (tool in offered for tool in expected)
+        hits["named"] += (tool in named for tool in expected)
+        used = [(search.used, keys) for search, keys, _ in found if search.used]
         hits["used"] += (not expected_keys.isdisjoint(keys) for expected_keys, keys in used)
         hits["used first"] += (not expected_keys.isdisjoint(keys[:1]) for expected_keys, keys in used)
     for half, text, right in read_needs():

@@ -35,7 +35,7 @@ from dial_client.schema.tool_arguments import parse_arguments
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.status import ServerState
 from dial_client.tools.catalog import RUN_CODE
-from dial_client.tools.search_index import SearchIndex
+from dial_client.tools.search_index import MAX_NAMED, SearchIndex, describe_less_likely
 from dial_client.tools.snippets.tool_stubs import MAX_DESCRIPTION
 
 SEARCH_TOOLS, DESCRIBE_TOOL, CALL_TOOL = "search_tools", "describe_tool", "call_tool"
@@ -222,12 +222,12 @@ class MetaTools:
         if not query.strip() and not server:
             known = _join((f"{name} ({count})" for name, count in counts.items()), _MAX_SERVERS)
             return f"There are {len(snapshot.specs)} tools. Servers: {known}.{end}"
-        found = snapshot.search(query, server, limit or FOUND_AT_ONCE)
+        found, less_likely = snapshot.search(query, server, limit or FOUND_AT_ONCE)
         if not found:
             return f"No tool was found for {query[:100]!r}. Use other words for what it should do.{end}"
         lines = [f"- {_describe_briefly(tool)}" for tool in found]
         head = f"{len(found)} of {counts.get(server, len(snapshot.specs))} tools; {CALL_TOOL} calls them:"
-        return "\n".join([head, *lines]) + end
+        return "\n".join([head, *lines, *describe_less_likely(tool.name for tool in less_likely)]) + end
 
     def _describe(self, names: Sequence[str]) -> CallToolResult:
         tools = {tool.name: tool for tool in self._definitions.review_withheld().tools}
@@ -297,8 +297,10 @@ class _Snapshot:
             counts[spec.server] = counts.get(spec.server, 0) + 1
         return dict(sorted(counts.items()))
 
-    def search(self, query: str, server: str, limit: int) -> Sequence[ToolSpec]:
-        """Return the tools that match a query, the best first; without a query the first tools of the server.
+    def search(self, query: str, server: str, limit: int) -> tuple[Sequence[ToolSpec], Sequence[ToolSpec]]:
+        """Return the tools that match a query, the best first, and those after them to name.
+
+        Without a query, the tools are the first of the server.
 
         Args:
             query: What the tools should do.
@@ -306,9 +308,11 @@ class _Snapshot:
             limit: Maximum number of tools.
         """
         if not query.strip():
-            return [spec for spec in self.specs if spec.server == server][:MAX_FOUND]
+            of_server = [spec for spec in self.specs if spec.server == server]
+            return of_server[:MAX_FOUND], of_server[MAX_FOUND:]
         is_known = any(spec.server == server for spec in self.specs)
-        return self._index.search(query, limit, server=server, only=server if is_known else None)
+        ranked = self._index.search(query, limit + MAX_NAMED, server=server, only=server if is_known else None)
+        return ranked[:limit], ranked[limit:]
 
 
 def _is_pinned(listed: ListedTool) -> bool:

@@ -45,6 +45,9 @@ _MAX_CANDIDATES = 300
 _MAX_RANKED = 1_000
 # Maximum number of tools whose names are compared with the query.
 _MAX_COMPARED = 100
+# The most tools that the answer of a search names besides those that it describes, and characters of their names.
+MAX_NAMED = 30
+_MAX_NAMES = 400
 
 KeyT = TypeVar("KeyT", int, str)
 
@@ -221,6 +224,16 @@ class SearchIndex:
             removes = self._tools[number].removes
             if removes is not None and removes not in asked:
                 scores[number] *= _OPPOSITE
+
+
+def describe_less_likely(names: Iterable[str]) -> list[str]:
+    """Return a line with the names of tools that a search has ranked lower, for its answer; no line for no names.
+
+    A tool is called by its exact name, so that a name is whole or left out.
+    """
+    text = ", ".join(names)
+    text = text if len(text) <= _MAX_NAMES else text[: _MAX_NAMES + 1].rpartition(", ")[0]
+    return [f"Others, which can be called by name: {text}."] if text else []
 
 
 def _merge_best(parts: Sequence[tuple[Mapping[KeyT, float], float]]) -> Mapping[KeyT, float]:

@@ -12,7 +12,7 @@ from typing import Any
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import Failure, Message, Role, ToolCallResult, ToolSpec
 from dial_client.runtime.lazy_pattern import compile_lazily
-from dial_client.runtime.safe_text import sanitize, to_one_line
+from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.server_manager import OwnerViews, ServerManager
 from dial_client.servers.session import OnCallProgress
 from dial_client.tools.background_calls import CALL_IN_BACKGROUND, STOP_CALL, WAIT_FOR_CALL, BackgroundCalls
@@ -29,7 +29,7 @@ from dial_client.tools.catalog import (
 )
 from dial_client.tools.function_tools import FunctionTools
 from dial_client.tools.result_content import READ_RESULT, ResultStore
-from dial_client.tools.search_index import SearchIndex
+from dial_client.tools.search_index import MAX_NAMED, SearchIndex, describe_less_likely
 from dial_client.tools.tool_uses import ToolUses
 
 # Maximum number of tools in one request: the limit of OpenAI's chat completions.
@@ -38,9 +38,8 @@ MAX_OFFERED = 128
 MAX_DEFERRED = 1_000
 # Maximum number of tools that one search finds.
 FOUND_AT_ONCE = 5
-# Maximum characters of a description in the answer of a search, and of the names of further tools of the first
-# one's server.
-_MAX_LINE, _MAX_FURTHER = 200, 400
+# Maximum characters of a description in the answer of a search.
+_MAX_LINE = 200
 _CUT_MARK = f"[Shortened. {SEARCH_TOOLS} with the name of this tool as the query returns the whole description.]"
 # Tools may fill a quarter of the context window (1 divided by this number); above it, the model searches for tools.
 _WINDOW_SHARE = 4
@@ -339,6 +338,8 @@ class TurnTools:
         self._last_tools: tuple[ToolSpec, ...] = ()
         self.describe_found: Callable[[Sequence[ToolSpec]], str] = _describe_found
         """Returns what the model reads about tools that it has found."""
+        self.list_names: Callable[[Sequence[ToolSpec]], Iterable[str]] = _list_names
+        """Returns the names by which the model calls tools."""
         # The tool of each name when it was offered: a tool's name may change when servers are added or removed.
         self._meanings: dict[str, Key] = {}
 
@@ -471,7 +472,8 @@ class TurnTools:
         missing = snapshot.describe_missing()
         end = f"\n{missing}" if missing else ""
         uses = snapshot.uses.count(self._owner)
-        tools = snapshot.index.search(query, FOUND_AT_ONCE, server=server, uses=uses)
+        ranked = snapshot.index.search(query, FOUND_AT_ONCE + MAX_NAMED, server=server, uses=uses)
+        tools, offered = ranked[:FOUND_AT_ONCE], {tool.name for tool in self._last_tools}
         if not tools:
             servers = ", ".join(sorted({tool.server for tool in snapshot.catalog.tools}))
             problem = f"No tool was found for {query[:100]!r}. Use other words for what it should do."
@@ -482,8 +484,10 @@ class TurnTools:
         # Of a tool that is named the whole is wanted, above all if its description on offer is cut.
         named = next((tool for tool in tools if tool.name == query.strip()), None)
         whole = [f"The whole description of {named.name}:\n{named.description}"] if named else []
-        further = _list_further(tools, snapshot.catalog.tools)
-        return "\n".join(["These tools can be called now:", self.describe_found(tools), *further, *whole]) + end
+        less_likely = describe_less_likely(
+            self.list_names([tool for tool in ranked[FOUND_AT_ONCE:] if tool.name not in offered])
+        )
+        return "\n".join(["These tools can be called now:", self.describe_found(tools), *less_likely, *whole]) + end
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -500,11 +504,8 @@ def _describe_found(tools: Sequence[ToolSpec]) -> str:
     return "\n".join(f"- {tool.name}: {' '.join(tool.description.split())[:_MAX_LINE]}" for tool in tools)
 
 
-def _list_further(found: Sequence[ToolSpec], tools: Iterable[ToolSpec]) -> list[str]:
-    """Return a line with further tools of the server of the first one: what belongs together is often there."""
-    server, names = found[0].server, {tool.name for tool in found}
-    further = ", ".join(tool.name for tool in tools if tool.server == server and tool.name not in names)
-    return [f"{server} also has: {to_one_line(further, _MAX_FURTHER)}"] if further else []
+def _list_names(tools: Sequence[ToolSpec]) -> Iterable[str]:
+    return (tool.name for tool in tools)
 
 
 def _list_called_names(messages: Iterable[Message]) -> Iterable[str]:

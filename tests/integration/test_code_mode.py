@@ -281,15 +281,19 @@ async def test_many_tools_are_found_by_the_search_and_declared_in_its_answer() -
             return text
 
         about = "Waters the flowers." if number == 7 else f"Paints picture {number}."
-        tool.__name__, tool.__doc__ = f"tool_{number}", about
+        tool.__name__, tool.__doc__ = f"tool-{number}", about
         return tool
 
-    search = {"tool_calls": [{"name": "search_tools", "arguments": {"query": "water flowers"}, "id": "s"}]}
+    search = {"tool_calls": [{"name": "search_tools", "arguments": {"query": "water flowers picture"}, "id": "s"}]}
     model = ScriptedProvider([search, program("await tool_7(text='seen')"), "Done."])
     tools = [build(number) for number in range(60)]
     async with DialClient(model, tools=tools, tool_format="code") as dial:
         turn = await dial.run("go on")
-    assert "async def tool_7(*, text: str) -> Any:" in str(turn.tool_calls[0].result.content)
+    answer = str(turn.tool_calls[0].result.content)
+    assert "async def tool_7(*, text: str) -> Any:" in answer
+    named = answer.split("Others, which can be called by name: ")[1].removesuffix(".").split(", ")
+    assert len(named) == 30
+    assert set(named) < {f"tool_{number}" for number in range(60)}, "a program calls functions"
     assert turn.tool_calls[1].result.content == "seen"
     descriptions = [request.tools[0].description for request in model.requests]
     assert len(set(descriptions)) == 1

@@ -176,7 +176,10 @@ async def test_a_search_can_be_for_one_server_or_for_a_list_of_its_tools() -> No
         listed = await say(client, "search_tools", server="many")
         found = await say(client, "search_tools", query="add handle", server="sums", limit=1)
     assert servers == "There are 303 tools. Servers: many (301), sums (2)."
-    assert len([line for line in listed.splitlines() if line.startswith("- many__")]) == 20
+    described, named = listed.split("\nOthers, which can be called by name: ")
+    assert len([line for line in described.splitlines() if line.startswith("- many__")]) == 20
+    assert named.startswith("many__handle_")
+    assert len(named) <= 401
     assert [line for line in found.splitlines() if line.startswith("- ")] == ["- sums__add(a, b): Add two numbers."]
 
 

@@ -102,12 +102,27 @@ async def test_a_search_without_a_match_is_reported() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_answer_of_a_search_names_servers_that_are_not_available_and_further_tools() -> None:
+async def test_the_answer_of_a_search_names_servers_that_are_not_available() -> None:
     offered = turn_tools(replace(menu_of(100), describe_missing=lambda: "These servers are not available: 'late'."))
     found = await search(offered, "send mail")
     assert found.endswith("These servers are not available: 'late'.")
     assert (await search(offered, "qqqq")).endswith("These servers are not available: 'late'.")
-    assert "many also has: tool_0, tool_1, " in await search(offered, "tool_7")
+
+
+@pytest.mark.anyio
+async def test_the_answer_of_a_search_names_the_tools_of_any_server_that_are_ranked_next_and_not_on_offer() -> None:
+    about = {"a": "Waters the roses.", "b": "Waters the roses at night, when nobody is there."}
+    servers = [server(key, *(tool_named(f"{key}_{at}", description=about[key]) for at in range(30))) for key in "ab"]
+    offered = turn_tools(ToolSnapshot(build_catalog(servers), frozenset({"b"})), limits=Limits(max_tools=35))
+    offered.offer_tools()
+    answer = await search(offered, "water the roses")
+    found, named = answer.split("\nOthers, which can be called by name: ")
+    assert [line.split(":")[0] for line in found.splitlines()[1:]] == ["- a_0", "- a_1", "- a_10", "- a_11", "- a_12"]
+    assert named == ", ".join(sorted(f"a_{at}" for at in range(30))[5:]) + "."
+    menu = build_catalog([server("a", *(tool_named(f"{'x' * 50}_{at}", description="Roses.") for at in range(50)))])
+    named = (await search(turn_tools(ToolSnapshot(menu)), "roses")).split(": ")[-1]
+    assert len(named) < 401
+    assert set(named.removesuffix(".").split(", ")) < set(menu.routes), "each name is whole"
 
 
 def test_the_search_tool_names_all_tools_that_fit_and_counts_them_otherwise() -> None:

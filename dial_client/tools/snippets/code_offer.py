@@ -29,7 +29,7 @@ class CodeOffer:
     ) -> None:
         self._tools = tools
         self._code = CodeTool(sandbox, tools.get_catalog, frozenset(hidden), None, find_kept(messages))
-        tools.describe_found = self._code.describe_found
+        tools.describe_found, tools.list_names = self._code.describe_found, self._code.list_names
         # What was offered last, and what it was made of.
         self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), ())
         self._catalog: tuple[object, object, Catalog] = (None, None, Catalog())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -178,6 +178,11 @@ class CodeTool:
     def describe_found(self, tools: Sequence[ToolSpec]) -> str:
         """Return what the model reads about tools that it has found: their declarations."""
         return describe_functions(tools, self.get_names())
+
+    def list_names(self, tools: Sequence[ToolSpec]) -> Iterable[str]:
+        """Return the names of the functions of those tools that programs can call."""
+        functions = {tool: function for function, tool in self.get_names().items()}
+        return (functions[tool.name] for tool in tools if tool.name in functions)
 
     def _find_tool(self, name: str) -> ToolSpec | None:
         route = self._catalog().routes.get(name)
