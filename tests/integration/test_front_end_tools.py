@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from mcp.server import MCPServer
 
@@ -19,7 +24,7 @@ from tests.inner import (
 )
 from tests.integration.test_serve_cluster import two
 from tests.support.front_end_clients import needs_front_ends, run_ag_ui, run_ai_sdk
-from tests.support.http_service import TOKEN, HttpService, serve
+from tests.support.http_service import TOKEN, Gate, HttpService, serve
 from tests.support.temporary_stores import needs_postgres
 
 pytestmark = [pytest.mark.anyio, needs_front_ends]
@@ -217,6 +222,93 @@ async def test_any_process_takes_the_results_of_a_front_end() -> None:
         again = await run_ag_ui(there.url, TOKEN, [step], **more)
     assert (agent["failures"], again["failures"]) == ([], [])
     assert [found["messages"][-1]["content"] for found in (agent, again)] == ["Painted."] * 2
+
+
+async def send_at_once(services: Sequence[HttpService], body: Any, copies: int) -> list[tuple[int, str]]:
+    """Send a request some times at the same instant; return each status, and the text of each answer."""
+    answers: list[tuple[int, str]] = []
+
+    async def send(service: HttpService) -> None:
+        response = await service.http.post(f"{service.url}/ag-ui", json=body)
+        events = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: ")]
+        text = "".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
+        answers.append((response.status_code, text))
+
+    async with anyio.create_task_group() as group:
+        for copy in range(copies):
+            group.start_soon(send, services[copy % len(services)])
+    return answers
+
+
+async def begin_with_a_call(service: HttpService) -> dict[str, Any]:
+    """Run a turn that ends with a call of the front end; return the request that has the result."""
+    question = {"id": "1", "role": "user", "content": "Go!"}
+    body = {"threadId": "a-thread", "runId": "r", "tools": [PAINT], "state": {}, "context": [], "messages": [question]}
+    response = await service.http.post(f"{service.url}/ag-ui", json=body)
+    events = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: ")]
+    (call,) = (event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_START")
+    return body | {"messages": [question, {"id": "2", "role": "tool", "toolCallId": call, "content": "red it is"}]}
+
+
+async def test_results_that_come_several_times_at_once_begin_one_turn_and_each_request_has_its_answer() -> None:
+    for _ in range(5):
+        async with serve([ASK_PAINT, "Painted.", "Painted again!"]) as service:
+            answers = await send_at_once([service], await begin_with_a_call(service), 4)
+            stored = await read_stored(service)
+            asked = len(read_requests(service))
+        assert (answers, asked) == ([(200, "Painted.")] * 4, 2)
+        assert stored[2:] == [("tool", "red it is"), ("assistant", "Painted.")]
+
+
+@needs_postgres
+async def test_results_that_come_at_once_to_two_processes_begin_one_turn_and_each_request_has_its_answer() -> None:
+    for _ in range(5):
+        async with two([ASK_PAINT, *["Painted."] * 4], ["Painted."] * 4) as both:
+            answers = await send_at_once(both, await begin_with_a_call(both[0]), 4)
+            stored = await read_stored(both[0])
+            asked = sum(len(read_requests(service)) for service in both)
+        assert (answers, asked) == ([(200, "Painted.")] * 4, 2)
+        assert stored[2:] == [("tool", "red it is"), ("assistant", "Painted.")]
+
+
+async def test_a_front_end_that_closes_one_of_two_connections_does_not_stop_the_turn() -> None:
+    """React's strict mode sends a request twice, and closes the first connection."""
+    gate = Gate()
+    server = MCPServer("maths")
+
+    @server.tool()
+    async def wait() -> str:
+        """Waits."""
+        await gate.passed()
+        return "waited"
+
+    calls = {"tool_calls": [{"name": "wait", "arguments": {}}]}
+    async with serve([ASK_PAINT, calls, "Painted."], {"maths": server}, allow=["maths/*"]) as service:
+        body = await begin_with_a_call(service)
+        async with AsyncExitStack() as first, AsyncExitStack() as second:
+            await first.enter_async_context(service.http.stream("POST", f"{service.url}/ag-ui", json=body))
+            await gate.begun.wait()
+            stream = await second.enter_async_context(service.http.stream("POST", f"{service.url}/ag-ui", json=body))
+            lines = stream.aiter_lines()
+            started = await anext(lines)
+            await first.aclose()
+            for _ in range(5):  # the service has noticed the closed connection by the time it has answered these
+                await service.json("GET", "/conversations")
+            gate.open.set()
+            rest = [line async for line in lines]
+    assert "RUN_STARTED" in started
+    assert "Painted." in str(rest) and "cancelled" not in str(rest)
+
+
+async def test_results_whose_turn_is_not_known_any_more_are_refused_in_words(tmp_path: Path) -> None:
+    async with serve([ASK_PAINT, "Painted."], store=SQLStore(tmp_path / "chats.db")) as service:
+        body = await begin_with_a_call(service)
+        await service.http.post(f"{service.url}/ag-ui", json=body)
+    async with serve(["Never."], store=SQLStore(tmp_path / "chats.db")) as service:
+        refused = await service.http.post(f"{service.url}/ag-ui", json=body)
+        (listed,) = (await service.json("GET", "/conversations"))["conversations"]
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "results_taken")
+    assert refused.headers["x-conversation-id"] == listed["id"]
 
 
 async def test_the_chat_of_the_ai_sdk_runs_its_own_tools_in_one_message(package: str) -> None:

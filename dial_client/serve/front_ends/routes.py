@@ -9,17 +9,19 @@ It also ends with calls of the front end's own tools; the next request has their
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from dial_client.conversations.turn_input import ClientResults, ConversationInput, EditedMessage, Regeneration
-from dial_client.messages.errors import ConversationNotFound
+from dial_client.messages.errors import ConfigError, ConversationBusy, ConversationNotFound
 from dial_client.messages.message import Message, Role
 from dial_client.serve.front_ends.ag_ui_request import parse_run_input
 from dial_client.serve.front_ends.ai_sdk_request import parse_ai_sdk_request
@@ -36,6 +38,9 @@ from dial_client.sinks.stream_forms import StreamForm
 from dial_client.sinks.turn_frames import parse_request_id
 from dial_client.turns.turn_handle import TurnHandle
 
+# Seconds in which a turn that runs must have stored the results that it began with, and between two looks at it.
+_STORED_SECONDS, _LOOK_SECONDS = 3.0, 0.05
+
 
 @dataclass(frozen=True)
 class FrontEndRoutes:
@@ -45,6 +50,8 @@ class FrontEndRoutes:
     _human_input: HumanInputBroker
     # The turns of other processes; None without a shared database.
     _remote_turns: RemoteTurns | None
+    # The number of streams of each turn whose front end stops the turn by closing its connection.
+    _readers: Counter[str] = field(default_factory=Counter)
 
     def build_routes(self) -> list[Route]:
         """Return the routes."""
@@ -83,10 +90,16 @@ class FrontEndRoutes:
         """
         if not asked.answers:
             form = StreamForm(asked.run, asked.chat, names=asked.tool_names)
-            turn = await self._start(request, asked)
+            turn, refusal = None, None
+            try:
+                turn = await self._start(request, asked)
+            except (ConversationBusy, ConfigError) as error:
+                if asked.content or not asked.results:
+                    raise
+                refusal = error  # the same results came at the same time
             if turn is None:
-                return await self._repeat(request, asked, form)
-            events = _stream(turn, form, keeps_running=asked.keeps_running)
+                return await self._repeat(request, asked, form, refusal)
+            events = self._stream(turn, form, keeps_running=asked.keeps_running)
             return SSEResponse(events, _build_headers(turn.conversation_id, form) | {"x-turn-id": turn.id})
         conversation_id = await self._find_conversation(request, asked.chat)
         await self._answer(request, asked.answers)
@@ -107,8 +120,8 @@ class FrontEndRoutes:
         """
         turn = select_owned(self._starter.manager, request).find_turn(conversation_id)
         if turn is not None and (form.resumes or not turn.has_ended):
-            return _stream(turn, form, keeps_running=keeps_running)
-        return None if self._remote_turns is None else await self._remote_turns.find_running(conversation_id, form)
+            return self._stream(turn, form, keeps_running=keeps_running)
+        return None if self._remote_turns is None else await self._remote_turns.find_latest(conversation_id, form)
 
     async def _answer(self, request: Request, answers: Mapping[str, Mapping[str, Any]]) -> None:
         """Deliver the answers; those to requests that have an answer already are without effect."""
@@ -125,23 +138,53 @@ class FrontEndRoutes:
                 else:
                     break
 
-    async def _repeat(self, request: Request, asked: ChatRequest, form: StreamForm) -> SSEResponse:
+    async def _repeat(
+        self, request: Request, asked: ChatRequest, form: StreamForm, refusal: ConversationBusy | ConfigError | None
+    ) -> SSEResponse:
         """Return the stream of the turn that has begun with the results of a request: the front end sent them twice.
 
+        Args:
+            request: The request.
+            asked: What it asks for.
+            form: The form of its stream.
+            refusal: Why no turn could begin with the results, though a call has waited for them; None if none has.
+
         Raises:
-            HttpError: No call waits for the results, and no turn that runs or has just ended began with them.
+            ConversationBusy: Another turn of the conversation is running.
+            HttpError: No call waits for the results, or the turn that began with them is not known any more.
         """
-        manager = select_owned(self._starter.manager, request)
         conversation_id = await self._find_conversation(request, asked.chat)
-        if asked.select_results(await manager.find_client_calls(conversation_id, answered=True)):
-            turn = manager.find_turn(conversation_id)
+        if await self._has_taken(request, asked, conversation_id, waits=refusal is not None):
+            manager = select_owned(self._starter.manager, request)
+            turn, events = manager.find_turn(conversation_id), None
             if turn is not None and any(message.role is Role.TOOL for message in turn.recorder.question):
-                return SSEResponse(_stream(turn, form, keeps_running=True), _build_headers(conversation_id, form))
-            found = await self._find_events(request, conversation_id, form)
-            if found is not None:
-                return SSEResponse(found, _build_headers(conversation_id, form))
+                events = self._stream(turn, form, keeps_running=asked.keeps_running)
+            elif self._remote_turns is not None:
+                events = await self._remote_turns.find_latest(conversation_id, form)
+                if events is None:  # it has ended, and the conversation has its id by now
+                    *_, (_, details) = (await manager.view(conversation_id)).turns
+                    events = await self._remote_turns.find_latest(conversation_id, form, str(details.get("turn")))
+            if events is not None:
+                return SSEResponse(events, _build_headers(conversation_id, form))
+            problem = (
+                "these results have been taken, and the turn that began with them has ended: read the conversation"
+            )
+            raise HttpError(409, problem, "results_taken", headers={"x-conversation-id": conversation_id})
+        if isinstance(refusal, ConversationBusy):
+            raise refusal
         problem = "no call of a tool of the front end waits for these results: send a new message"
         raise HttpError(409, problem, "call_not_found")
+
+    async def _has_taken(self, request: Request, asked: ChatRequest, conversation_id: str, *, waits: bool) -> bool:
+        """Return whether the last turn began with the results of a request; `waits` until they would be stored."""
+        manager = select_owned(self._starter.manager, request)
+        with anyio.move_on_after(_STORED_SECONDS):
+            while not asked.select_results(await manager.find_client_calls(conversation_id, answered=True)):
+                if not waits:
+                    return False
+                await anyio.sleep(_LOOK_SECONDS)
+            return True
+        return False
 
     async def _start(self, request: Request, asked: ChatRequest) -> TurnHandle | None:
         """Start a turn with the message of a request, or with its results; None if no call waits for the results."""
@@ -192,6 +235,26 @@ class FrontEndRoutes:
                 return id_
         raise ConversationNotFound(derived)
 
+    async def _stream(self, turn: TurnHandle, form: StreamForm, *, keeps_running: bool) -> AsyncGenerator[str, None]:
+        """Yield the stream of a turn of this process; stop the turn if its last front end closes the connection before.
+
+        A front end has no other way to stop a turn. One that sends a request twice closes one of two connections.
+        """
+        is_over = keeps_running
+        self._readers[turn.id] += not keeps_running
+        try:
+            async with aclosing(read_for_front_end(turn, form)) as parts:
+                async for position, text in parts:
+                    is_over = is_over or position is None
+                    if text:
+                        yield text
+        finally:
+            self._readers[turn.id] -= not keeps_running
+            if not self._readers[turn.id]:
+                del self._readers[turn.id]
+                if not is_over:
+                    turn.cancel()
+
 
 def _change(position: int, message: Message, asked: ChatRequest) -> ConversationInput:
     return Regeneration(position) if asked.regenerates else EditedMessage(position, message)
@@ -199,17 +262,3 @@ def _change(position: int, message: Message, asked: ChatRequest) -> Conversation
 
 def _build_headers(conversation_id: str, form: StreamForm) -> dict[str, str]:
     return {"x-conversation-id": conversation_id, **({} if form.run else ai_sdk_stream.HEADERS)}
-
-
-async def _stream(turn: TurnHandle, form: StreamForm, *, keeps_running: bool) -> AsyncGenerator[str, None]:
-    """Yield the stream of a turn of this process; stop the turn if the front end closes its connection before."""
-    is_over = keeps_running
-    try:
-        async with aclosing(read_for_front_end(turn, form)) as parts:
-            async for position, text in parts:
-                is_over = is_over or position is None
-                if text:
-                    yield text
-    finally:
-        if not is_over:  # a front end has no other way to stop a turn
-            turn.cancel()

@@ -96,14 +96,19 @@ class RemoteTurns:
         is_running = await self._find_holder(conversation_id) == (turn, True)
         return await self._begin(RemoteReader(self._peers, conversation_id, turn, after), is_running=is_running)
 
-    async def find_running(self, conversation_id: str, form: StreamForm) -> AsyncGenerator[str, None] | None:
+    async def find_latest(
+        self, conversation_id: str, form: StreamForm, ended: str = ""
+    ) -> AsyncGenerator[str, None] | None:
         """Return the stream of a conversation's running turn for a front end; None if no process has it.
+
+        Without a running turn it is that of `ended`, a turn that has ended lately.
 
         Raises:
             DialError: The other processes cannot be asked.
         """
         turn, is_running = await self._find_holder(conversation_id)
-        if not turn or not (is_running or form.resumes):
+        turn = turn or ended
+        if not turn or not (is_running or form.resumes or ended):
             return None
         return await self._begin(RemoteReader(self._peers, conversation_id, turn, 0, form), is_running=is_running)
 
