@@ -551,6 +551,7 @@ from dial_client.schema.tool_arguments import MAX_DEPTH as TOOL_ARGUMENTS_MAX_DE
 from dial_client.schema.tool_arguments import MAX_LENIENT_CHARS as MAX_LENIENT_CHARS
 from dial_client.schema.tool_arguments import coerce as coerce
 from dial_client.schema.tool_arguments import parse_arguments as parse_arguments
+from dial_client.serve.added_contexts import MAX_CONTEXT as MAX_CONTEXT
 from dial_client.serve.application import AppContext as AppContext
 from dial_client.serve.application import build_application as build_application
 from dial_client.serve.application import build_routes as build_routes
@@ -588,7 +589,6 @@ from dial_client.serve.people.owner_limits import read_limits as read_limits
 from dial_client.serve.people.stored_credentials import StoredCredentials as StoredCredentials
 from dial_client.serve.people.usage_ledger import UsageLedger as UsageLedger
 from dial_client.serve.request_log import REQUEST_ID as REQUEST_ID
-from dial_client.serve.routes.conversation_routes import MAX_CONTEXT as MAX_CONTEXT
 from dial_client.serve.routes.feature_routes import MAX_CONTENT as MAX_CONTENT
 from dial_client.serve.routes.feature_routes import content_to_dict as content_to_dict
 from dial_client.serve.routes.server_routes import ServerLogins as ServerLogins

@@ -358,12 +358,82 @@ async def test_a_question_of_a_server_is_an_interrupt_with_its_schema() -> None:
     assert "accept: 7" in str(agent["messages"]) and agent["failures"] == []
 
 
-async def test_a_run_says_that_the_model_does_not_get_the_state_of_its_front_end() -> None:
+def read_questions(service: HttpService) -> list[list[str]]:
+    """Return the parts of the last question of each request that the model got."""
+    assert isinstance(service.provider, ScriptedProvider)
+    questions = [
+        [message for message in request.messages if message.role == "user"][-1] for request in service.provider.requests
+    ]
+    return [
+        [question.content] if isinstance(question.content, str) else [str(part.text) for part in question.content]  # type: ignore[union-attr]
+        for question in questions
+    ]
+
+
+CONTEXT = [{"description": "The open\npage", "value": "Invoice 7\nof Müller"}]
+STATE = "[state of the front end, which only the front end's own tools change]"
+
+
+async def test_the_model_reads_the_context_and_the_state_of_the_front_end_behind_the_users_text() -> None:
     async with serve(["Hello."]) as service:
-        agent = await run_ag_ui(service.url, TOKEN, [GO], parameters={"context": []}, state={"colour": "red"})
+        agent = await run_ag_ui(
+            service.url, TOKEN, [GO], parameters={"context": CONTEXT}, state={"colour": "rot, grün", "n": [1]}
+        )
+        (question,) = read_questions(service)
+        (listed,) = (await service.json("GET", "/conversations"))["conversations"]
+    assert question == [
+        "Go!",
+        f'{STATE}\n{{"colour": "rot, grün", "n": [1]}}\n[end of context]',
+        "[context of the front end: The open page]\nInvoice 7\nof Müller\n[end of context]",
+    ]
+    assert (agent["failures"], agent["messages"][-1]["content"], listed["title"]) == ([], "Hello.", "Go!")
+    assert not [event for event in agent["events"] if event["type"].startswith("STATE_")]
+
+
+async def test_context_that_has_not_changed_is_read_once_and_what_has_changed_again() -> None:
+    async with serve(["One.", "Two.", "Three.", "Four."]) as service:
+        for page in ("a", "a", "b", "a"):
+            context = [{"description": "The page", "value": page}, {"description": "The user", "value": "Ada"}]
+            await run_ag_ui(service.url, TOKEN, [GO], parameters={"context": context})
+        questions = read_questions(service)
+    pages = [f"[context of the front end: The page]\n{page}\n[end of context]" for page in "ab"]
+    user = "[context of the front end: The user]\nAda\n[end of context]"
+    assert questions == [["Go!", pages[0], user], ["Go!"], ["Go!", pages[1]], ["Go!", pages[0]]]
+
+
+async def test_after_context_of_the_front_end_a_call_that_can_act_needs_approval() -> None:
+    """The page may show what a stranger has written: it has no more rights than the result of a tool."""
+    pen = Pen()
+    asks = [{"status": "resolved", "payload": {"approved": False}}]
+    async with serve([WRITE, "Not written."], {"pen": pen.server}, allow=["pen/*"]) as service:
+        agent = await run_ag_ui(service.url, TOKEN, [GO, {"answers": asks}], parameters={"context": CONTEXT})
+    (asked,) = agent["interrupts"]
+    assert "the front end" in asked["metadata"]["dial"]["why_asked"]
+    assert (agent["failures"], pen.written) == ([], [])
+
+
+async def test_context_that_is_too_long_is_left_out_and_the_run_says_so() -> None:
+    context = [
+        {"description": "The book", "value": "x" * 20_001},
+        *({"description": f"{n}", "value": "y"} for n in range(33)),
+    ]
+    async with serve(["Hello."]) as service:
+        agent = await run_ag_ui(service.url, TOKEN, [GO], parameters={"context": context})
+        (question,) = read_questions(service)
     statuses = [event["value"]["text"] for event in agent["events"] if event.get("name") == "status"]
-    assert "The model does not get the state of the front end" in statuses
-    assert (agent["failures"], agent["messages"][-1]["content"]) == ([], "Hello.")
+    assert (
+        "The model does not get the context of the front end: The book: it has more than 20,000 characters" in statuses
+    )
+    assert "The model gets only the first 32 contexts of the front end" in statuses
+    assert (len(question), "xxx" in str(question), agent["failures"]) == (33, False, [])
+
+
+@pytest.mark.parametrize("context", [[3], [{"value": "x"}], [{"description": "x", "value": 3}], "x"])
+async def test_malformed_context_is_refused_in_words(context: Any) -> None:
+    body = {"threadId": "a", "runId": "b", "messages": [{"role": "user", "content": "Hi."}], "context": context}
+    async with serve(["Never."]) as service:
+        refused = await service.json("POST", "/ag-ui", 400, json=body)
+    assert "context" in refused["error"]["message"]
 
 
 async def test_an_agent_that_aborts_its_run_stops_the_turn() -> None:

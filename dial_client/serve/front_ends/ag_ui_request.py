@@ -1,21 +1,26 @@
 """The requests of AG-UI's `HttpAgent`: `RunAgentInput`.
 
-Only the last message of the user is read, and results of the front end's tools: the service has the others. The state
-of the front end and its context are not: the model does not get them, and the status of the turn says so.
+Only the last message of the user is read, and results of the front end's tools: the service has the others. The model
+reads the context of the front end and its state with the message, as untrusted text. It cannot change the state: tools
+of the front end do.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
 from dial_client.messages.message import Message, Role, ToolSpec
+from dial_client.runtime.safe_text import to_one_line
+from dial_client.serve.added_contexts import MAX_CONTEXT, AddedContext, build_context
 from dial_client.serve.front_ends.chat_request import ChatRequest, build_file_part, parse_parts
 from dial_client.serve.http_messages import HttpError, read_flag, read_list, read_string
 from dial_client.serve.model_api.answer_request import build_error, collect_tools, parse_tool
 from dial_client.serve.model_api.message_parts import parse_content
 
+_MAX_CONTEXTS, _MAX_NAME = 32, 200
 # What answers an approval that the front end cancelled.
 _CANCELLED = {"decision": "deny", "reason": "the user cancelled the question", "action": "cancel"}
 
@@ -37,7 +42,7 @@ def parse_run_input(body: Mapping[str, Any]) -> ChatRequest:
         problem = "the last of messages must be the user's, or the result of a tool of the front end"
         raise HttpError(400, problem, "bad_messages", param="messages")
     earlier, question = (messages[:-1], messages[-1]) if role == "user" else (messages, None)
-    results = dict(_find_results(earlier))
+    results, (contexts, notes) = dict(_find_results(earlier)), _read_contexts(body)
     if question is None and not results:
         raise HttpError(400, "a message of the role tool must have a toolCallId", "bad_messages", param="messages")
     return ChatRequest(
@@ -48,7 +53,8 @@ def parse_run_input(body: Mapping[str, Any]) -> ChatRequest:
         tools=collect_tools(_parse_tool(tool, f"tools[{at}]") for at, tool in enumerate(read_list(body, "tools"))),
         results=results,
         keeps_running=keeps_running,
-        notes=tuple(_find_unread(body)),
+        contexts=contexts,
+        notes=notes,
     )
 
 
@@ -69,10 +75,29 @@ def _find_results(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, 
             yield id_, Message(Role.TOOL, content or str(error or ""), is_error=bool(error))
 
 
-def _find_unread(body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the model does not get."""
-    if given := [name for name in ("state", "context") if body.get(name)]:
-        yield f"The model does not get the {' and the '.join(given)} of the front end"
+def _read_contexts(body: Mapping[str, Any]) -> tuple[tuple[AddedContext, ...], tuple[str, ...]]:
+    """Return the context and the state of the front end, and notes on what the model does not get of them."""
+    texts: dict[str, str] = {}
+    if state := body.get("state"):
+        texts["state of the front end, which only the front end's own tools change"] = json.dumps(
+            state, ensure_ascii=False
+        )
+    for at, entry in enumerate(read_list(body, "context")):
+        name, value = (entry.get("description"), entry.get("value")) if isinstance(entry, Mapping) else (None, None)
+        if not isinstance(name, str) or not isinstance(value, str):
+            message = f"context[{at}] must have a description and a value, which are strings"
+            raise HttpError(400, message, "bad_context", param="context")
+        texts[f"context of the front end: {to_one_line(name, _MAX_NAME)}"] = value
+    fitting = {name: text for name, text in texts.items() if text.strip() and len(text) <= MAX_CONTEXT}
+    notes = [
+        f"The model does not get the {name}: it has more than {MAX_CONTEXT:,} characters"
+        for name, text in texts.items()
+        if len(text) > MAX_CONTEXT
+    ]
+    if len(fitting) > _MAX_CONTEXTS:
+        notes.append(f"The model gets only the first {_MAX_CONTEXTS} contexts of the front end")
+    given = list(fitting.items())[:_MAX_CONTEXTS]
+    return tuple(build_context("the front end", name, text) for name, text in given), tuple(notes)
 
 
 def _to_parts(content: Any) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dial_client.conversations.client_calls import ClientCalls
 from dial_client.messages.message import Content, Message, ToolSpec
+from dial_client.serve.added_contexts import AddedContext
 from dial_client.serve.http_messages import HttpError
 from dial_client.serve.model_api.message_parts import parse_content
 from dial_client.sinks.turn_frames import build_call_id
@@ -33,6 +34,8 @@ class ChatRequest:
     """The front end's own tools. `ToolSpec.tool` is the name that the front end uses, `ToolSpec.name` the model's."""
     results: Mapping[str, Message] = field(default_factory=dict)
     """What can be results of calls of these tools, by the ids under which the calls were shown."""
+    contexts: tuple[AddedContext, ...] = ()
+    """What the front end shows the user, for the model to read with the message."""
     answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The answers, by the ids that `turn_frames.Waiting` gave the requests: ``decision`` or ``action``, and more."""
     keeps_running: bool = False

@@ -23,6 +23,7 @@ from starlette.routing import Route
 from dial_client.conversations.turn_input import ClientResults, ConversationInput, EditedMessage, Regeneration
 from dial_client.messages.errors import ConfigError, ConversationBusy, ConversationNotFound
 from dial_client.messages.message import Message, Role
+from dial_client.serve.added_contexts import add_contexts, select_new
 from dial_client.serve.front_ends.ag_ui_request import parse_run_input
 from dial_client.serve.front_ends.ai_sdk_request import parse_ai_sdk_request
 from dial_client.serve.front_ends.chat_request import ChatRequest
@@ -197,6 +198,9 @@ class FrontEndRoutes:
                 problem = "this service does not have the earlier messages of this chat: begin a new chat"
                 raise HttpError(409, problem, "unknown_chat") from error
             conversation_id = (await manager.create(conversation_id=error.conversation_id)).id
+        if asked.contexts and asked.content:
+            history = (await manager.get(conversation_id)).messages
+            message = add_contexts(message, select_new(asked.contexts, history))
         turn_input: ConversationInput = message
         if asked.replaces or asked.regenerates:
             view = await manager.view(conversation_id)

@@ -21,7 +21,7 @@ from dial_client.durable import DurableTurns
 from dial_client.messages.errors import ConversationBusy
 from dial_client.messages.message import Content, Message, TextPart, extract_text
 from dial_client.runtime.logs import get_logger
-from dial_client.runtime.safe_text import sanitize
+from dial_client.serve.added_contexts import MAX_CONTEXT, MAX_CONTEXTS, AddedContext, add_contexts, build_context
 from dial_client.serve.http_messages import (
     HttpError,
     build_json_response,
@@ -49,14 +49,10 @@ MAX_LIMIT = 200
 _EXPORTS = {"json": ("application/json", "json"), "markdown": ("text/markdown; charset=utf-8", "md")}
 # What a person marks in the list; the names in the metadata of the conversation.
 MARKS = ("pinned", "archived")
-# Contexts per message. The page keeps the same number of apps open.
-MAX_CONTEXTS = 8
-# Characters of one context.
-MAX_CONTEXT = 20_000
 
 
-def read_app_contexts(body: dict[str, Any], servers: Container[str]) -> list[tuple[str, TextPart]]:
-    """Return the contexts in the body of a chat request, each with the server whose app wrote it.
+def read_app_contexts(body: dict[str, Any], servers: Container[str]) -> list[AddedContext]:
+    """Return the contexts in the body of a chat request, which apps of servers wrote.
 
     Raises:
         HttpError: A context is malformed, or names a server that does not exist.
@@ -67,23 +63,13 @@ def read_app_contexts(body: dict[str, Any], servers: Container[str]) -> list[tup
     return [_read_context(context, servers) for context in contexts]
 
 
-def add_app_contexts(message: Message, contexts: Sequence[tuple[str, TextPart]]) -> Message:
-    """Return a user's message with the contexts as further parts, marked as text from their servers."""
-    if not contexts:
-        return message
-    content = (TextPart(message.content),) if isinstance(message.content, str) else message.content
-    sources = dict.fromkeys(source for source in (message.taint, *(server for server, _ in contexts)) if source)
-    return replace(message, content=(*content, *(part for _, part in contexts)), taint=", ".join(sources))
-
-
-def _read_context(context: Any, servers: Container[str]) -> tuple[str, TextPart]:
+def _read_context(context: Any, servers: Container[str]) -> AddedContext:
     server, text = (context.get("server"), context.get("text")) if isinstance(context, dict) else (None, None)
     if not isinstance(server, str) or server not in servers:
         raise _build_error("a context must name a server")
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_CONTEXT:
         raise _build_error(f"a context must have a text of at most {MAX_CONTEXT:,} characters")
-    head = f"[context from an app of the server {server}; the app wrote it]"
-    return server, TextPart(sanitize(f"{head}\n{text}\n[end of context]"), foreign=True)
+    return build_context(server, f"context from an app of the server {server}; the app wrote it", text)
 
 
 def _build_error(message: str) -> HttpError:
@@ -274,7 +260,7 @@ class ConversationRoutes:
         edited_position = read_position(body, "edits")
         del body  # contains a second copy of the images and documents
         attached, notes = await self._starter.attach(request, content)
-        message = add_app_contexts(replace(attached, taint=attached.taint or taint), contexts)
+        message = add_contexts(replace(attached, taint=attached.taint or taint), contexts)
         turn_input = message if edited_position is None else EditedMessage(edited_position, message)
         return await self._start_turn(request, request.path_params["id"], turn_input, stream=stream, notes=notes)
 
