@@ -233,6 +233,7 @@ from dial_client.durable.dbos_database import stop_queues as stop_queues
 from dial_client.durable.dbos_database import to_dbos_url as to_dbos_url
 from dial_client.durable.results import DurableResult as DurableResult
 from dial_client.durable.results import build_turn_id as build_turn_id
+from dial_client.durable.results import create_attempt_id as create_attempt_id
 from dial_client.durable.results import read_question_row as read_question_row
 from dial_client.durable.serialization import NAME as NAME
 from dial_client.durable.serialization import RowRefused as RowRefused

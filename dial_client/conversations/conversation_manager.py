@@ -173,8 +173,8 @@ class ConversationManager:
         lease: Seconds for which a turn holds its conversation without a heartbeat.
         compact_at: The part of the context window, from 0 to 1, at which a conversation is compacted before its next
             turn (see `compact`), with one more request to the model; None to compact no conversation.
-        will_be_resumed: Returns True if a process will resume the conversation's interrupted turn. Other turns of the
-            conversation then wait. By default no turn is resumed.
+        will_be_resumed: Returns True if a process will resume the conversation's interrupted turn. The turn whose id is
+            the second argument then waits. By default no turn is resumed.
         locked_settings: The names of settings that conversations cannot change (`conversation_settings.KEYS`).
         observers: Observe each turn.
 

@@ -59,8 +59,9 @@ class Beginning:
 
 # Starts a turn in this conversation, with this additional observer.
 Start = Callable[[Beginning, TurnObserver], TurnHandle]
-# Returns True if a process will resume the interrupted turn of a conversation.
-WillBeResumed = Callable[[Conversation], Awaitable[bool]]
+# Returns True if a process will resume the interrupted turn of a conversation, for which the turn with this id waits;
+# the id is empty for an edit. Raises `ConversationBusy` if both are attempts to run the same turn.
+WillBeResumed = Callable[[Conversation, str], Awaitable[bool]]
 
 # The number of ended turns that can still be found.
 MAX_ENDED = 32
@@ -69,7 +70,7 @@ MAX_ENDED = 32
 POLL_INTERVAL = 0.25
 
 
-async def never_resumed(stored: Conversation) -> bool:  # noqa: ARG001 - a `WillBeResumed`
+async def never_resumed(stored: Conversation, turn_id: str) -> bool:  # noqa: ARG001 - a `WillBeResumed`
     """Return False: a turn whose process was killed is not resumed."""
     return False
 
@@ -106,7 +107,7 @@ class TurnQueue:
 
         Raises:
             ConversationNotFound: The conversation does not exist, or has another owner than `origin` names.
-            ConversationBusy: The earlier turns took longer than `patience`.
+            ConversationBusy: The earlier turns took longer than `patience`, or another process has begun this turn.
             ConfigError: The message that `turn_input` names does not exist.
             NothingToResume: There is no interrupted turn.
         """
@@ -144,7 +145,7 @@ class TurnQueue:
         deadline = anyio.current_time() + self.patience
         while True:
             check(stored := await self.store.get(conversation_id))
-            if not stored.running and not await self._must_resume(stored):
+            if not await self._must_resume(stored) and not stored.running:
                 if not (edits := build(stored)):
                     return False
                 edit_id = secrets.token_hex(16)
@@ -205,7 +206,7 @@ class TurnQueue:
         """Store the message once no other process runs a turn; None if an interrupted turn must be resumed first.
 
         Raises:
-            ConversationBusy: The deadline has passed.
+            ConversationBusy: The deadline has passed, or another process has begun this turn.
         """
         question = build_question(turn_input)
         title = find_typed_text(question) if question is not None else ""
@@ -213,7 +214,7 @@ class TurnQueue:
             stored = await self.store.get(origin.conversation)
             if origin.owner not in ("", stored.owner):
                 raise ConversationNotFound(origin.conversation)
-            must_resume = turn_input is not None and await self._must_resume(stored)
+            must_resume = turn_input is not None and await self._must_resume(stored, origin.turn)
             if stored.running or must_resume:
                 if anyio.current_time() >= deadline:
                     raise _build_busy_error(origin.conversation)
@@ -242,8 +243,8 @@ class TurnQueue:
                 return Beginning(history, tree.settings, stored.owner, tasks, agents)
             # Another process was faster.
 
-    async def _must_resume(self, stored: Conversation) -> bool:
-        return bool(stored.turn) and not stored.running and await self.will_be_resumed(stored)
+    async def _must_resume(self, stored: Conversation, turn_id: str = "") -> bool:
+        return bool(stored.turn) and await self.will_be_resumed(stored, turn_id)
 
     async def _prepare(self, stored: Conversation, turn_input: ConversationInput | None) -> tuple[Message, ...]:
         """Return the messages to store before the model is asked.

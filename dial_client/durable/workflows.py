@@ -39,7 +39,7 @@ from dial_client.durable.results import (
     is_attempt_of,
 )
 from dial_client.durable.serialization import RowRefused, build_json_serializer
-from dial_client.messages.errors import ConfigError, ConversationNotFound, DialError, StoreUnavailable
+from dial_client.messages.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError, StoreUnavailable
 from dial_client.messages.message import Message, ToolSpec
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.logs import get_logger
@@ -309,7 +309,7 @@ class DurableTurns:
             DialError: A database failed.
         """
         stored = await self.manager.get(conversation_id)
-        return replace(stored, running=True) if await self._will_be_resumed(stored) else stored
+        return replace(stored, running=True) if await self._will_be_resumed(stored, "") else stored
 
     async def view(self, conversation_id: str) -> ConversationView:
         """Return a view as `ConversationManager.view` does; a turn that waits to be resumed counts as running.
@@ -317,7 +317,7 @@ class DurableTurns:
         Raises as `get`.
         """
         view = await self.manager.view(conversation_id)
-        if not await self._will_be_resumed(view.conversation):
+        if not await self._will_be_resumed(view.conversation, ""):
             return view
         return replace(view, conversation=replace(view.conversation, running=True))
 
@@ -411,7 +411,8 @@ class DurableTurns:
     async def _start_turn(self, turn_id: str, conversation_id: str, row: str) -> None:
         """Store the message and start the turn, unless another attempt has started it: the first step of a workflow.
 
-        The message has been accepted, so this waits for as long as the store is not available, as DBOS does.
+        The message has been accepted, so this waits for as long as the store is not available, as DBOS does, and for
+        earlier turns. Another process may begin the turn meanwhile, which was too slow before it was replaced.
 
         Raises:
             DialError: The message cannot be read, the turn cannot start, or another process has taken the turn over.
@@ -421,7 +422,7 @@ class DurableTurns:
             while True:
                 try:
                     return await self._start_once(turn_id, conversation_id, row)
-                except StoreUnavailable as error:
+                except (StoreUnavailable, ConversationBusy) as error:
                     log.debug("durable_turn_waits", error=type(error).__name__)
                 await self._abandon_if_stopping(turn_id)
                 await anyio.sleep(_POLL_INTERVAL)
@@ -531,17 +532,22 @@ class DurableTurns:
         self._start_locks.pop(turn_id, None)
         self._turn_ids.discard(turn_id)
 
-    async def _will_be_resumed(self, stored: Conversation) -> bool:
-        """Return True if no process runs the conversation's latest turn, and one will resume it.
+    async def _will_be_resumed(self, stored: Conversation, waiting: str) -> bool:
+        """Return True if no process runs the conversation's latest turn, and one will resume it: a `WillBeResumed`.
 
         Raises:
+            ConversationBusy: The latest turn is another attempt of the turn that waits, which would wait for itself.
             DialError: The database failed.
         """
         from dbos import DBOS
 
-        if self._background is None or not stored.turn or stored.running:
+        if self._background is None or not stored.turn:
             return False
         turn_id = find_turn_id(stored.turn, stored.id)
+        if is_attempt_of(turn_id, waiting):
+            raise ConversationBusy(stored.id, "another process has begun this turn")
+        if stored.running:
+            return False
         try:
             with anyio.fail_after(self._timings.database_timeout):  # DBOS itself retries without end
                 status = await DBOS.get_workflow_status_async(turn_id)

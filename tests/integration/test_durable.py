@@ -8,7 +8,7 @@ import subprocess
 import textwrap
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +52,7 @@ from tests.inner import (
     TurnHandle,
     WhenBusy,
     apply_edits,
+    create_attempt_id,
     default_database,
     persistence,
     repair_history,
@@ -353,6 +354,34 @@ async def test_a_turn_is_resumed_after_the_store_failed_once(tmp_path: Path) -> 
     async with durable(tmp_path, "Hello again.", kind=FailsOnce) as (manager, turns):
         with anyio.fail_after(LONG):
             assert await turns.result(turn) == DurableResult("Hello again.", "answered")
+
+
+class BegunElsewhere(SQLStore):
+    """A store in which a slow process begins the first turn, and is killed, just before this process begins it."""
+
+    turn_ids: Collection[str] = ()
+
+    async def get(self, conversation_id: str) -> Conversation:
+        for attempt_id in map(create_attempt_id, self.turn_ids):
+            self.turn_ids = ()
+            question = Message.user("Hi!")
+            begin = self.acquire(conversation_id, attempt_id, (question,), expected_count=0, lease=0.1, title="")
+            assert await begin
+        return await super().get(conversation_id)
+
+
+@new_enough
+async def test_a_turn_that_a_slow_process_began_and_left_is_resumed_and_does_not_wait_for_itself(
+    tmp_path: Path,
+) -> None:
+    async with durable(tmp_path, "Hello.", kind=BegunElsewhere, when_busy="wait") as (manager, turns):
+        assert isinstance(manager.store, BegunElsewhere)
+        conversation = await manager.create()
+        manager.store.turn_ids = turns._turn_ids
+        with anyio.fail_after(LONG):
+            turn = await turns.submit(conversation.id, "Hi!")
+            assert await turns.result(turn) == DurableResult("Hello.", "answered")
+        assert await read_texts(manager, conversation.id) == ["Hi!", "Hello."]
 
 
 class StoresNoReply(SQLStore):
