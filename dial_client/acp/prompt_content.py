@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from acp.exceptions import RequestError
 from acp.helpers import ContentBlock, image_block, text_block
@@ -27,6 +28,9 @@ from dial_client.messages.message import (
     build_text_part,
 )
 from dial_client.runtime.safe_text import sanitize, to_one_line
+
+# The lines in an address: ``L7``, ``L7:9``, ``L7-L9``.
+_LINES = re.compile(r"L(\d{1,9})(?:[:-]L?(\d{1,9}))?")
 
 
 def read_prompt(blocks: Sequence[ContentBlock]) -> Content:
@@ -58,7 +62,7 @@ def _read_block(block: ContentBlock) -> Iterator[Part]:
         case ImageContentBlock():
             yield ImagePart(block.data, block.mime_type)
         case ResourceContentBlock():
-            yield TextPart(to_one_line(find_path(block.uri) or block.uri, MAX_TEXT))
+            yield TextPart(to_one_line(name_place(block.uri), MAX_TEXT))
         case EmbeddedResourceContentBlock():
             yield from _read_resource(block)
         case _:
@@ -67,7 +71,7 @@ def _read_block(block: ContentBlock) -> Iterator[Part]:
 
 def _read_resource(block: EmbeddedResourceContentBlock) -> Iterator[Part]:
     resource = block.resource
-    name = to_one_line(find_path(resource.uri) or resource.uri, 500)
+    name = to_one_line(name_place(resource.uri), 500)
     if not isinstance(resource, TextResourceContents):
         yield FilePart(resource.blob, resource.mime_type or "application/octet-stream", name)
         return
@@ -76,13 +80,23 @@ def _read_resource(block: EmbeddedResourceContentBlock) -> Iterator[Part]:
     yield build_text_part(name, resource.text)
 
 
-def find_path(uri: str) -> str:
-    """Return the path that a ``file:`` URI names; empty for another one."""
+def name_place(uri: str) -> str:
+    """Return the path that an address names, with its lines, or the address if it names none.
+
+    Zed names a selection or a symbol ``zed:///agent/selection?path=%2Fa%2Fb.py#L2:5``; the tools know paths only.
+    """
     parsed = urlsplit(uri)
-    if parsed.scheme != "file":
-        return ""
-    path = unquote(parsed.path)
-    return str(Path(path[1:] if path[2:3] == ":" else path))  # /C:/folder is C:/folder
+    if parsed.scheme == "file":
+        path = unquote(parsed.path)
+    elif parsed.scheme == "zed":
+        path = dict(parse_qsl(parsed.query)).get("path", "")
+    else:
+        path = ""
+    if not path:
+        return uri
+    lines = _LINES.fullmatch(parsed.fragment)
+    shown = f", lines {lines[1]} to {lines[2]}" if lines and lines[2] else f", line {lines[1]}" if lines else ""
+    return f"{Path(path[1:] if path[2:3] == ':' else path)}{shown}"  # /C:/folder is C:/folder
 
 
 def to_blocks(message: Message) -> list[ContentBlock]:
