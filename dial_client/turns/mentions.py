@@ -27,6 +27,7 @@ from dial_client.messages.message import (
 from dial_client.providers.tool_call_codec import create_call_id
 from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.safe_text import sanitize, to_one_line
+from dial_client.runtime.text import find_nearest
 from dial_client.servers.resources import Resource, ResourceContent, Resources
 from dial_client.settings.agent import AGENTS
 from dial_client.tools import result_content
@@ -176,6 +177,8 @@ def _to_part(mention: Mention, content: ResourceContent) -> Part:
 # The most agents that one message calls.
 MAX_MENTIONED = 8
 _AGENT_MENTION = r"\s*@([a-z0-9]+(?:-[a-z0-9]+)*)(?=\s|\Z)"
+# What may be meant as one. No file with an ending or in a folder, no resource of a server, and no address of e-mail.
+_NEAR_MENTION = r"\s*@([\w-]{1,60}[:,]?)(?=\s|\Z)"
 
 
 def list_agents(tools: Collection[ToolSpec]) -> dict[str, str]:
@@ -206,18 +209,12 @@ def build_agent_calls(question: Message, routes: Mapping[str, Route]) -> tuple[T
         question: The last message of a conversation.
         routes: The routes of the tools of the turn, by their offered names.
     """
-    parts = (TextPart(question.content),) if isinstance(question.content, str) else question.content
-    first = parts[0] if parts else None
-    # What a server has written names nobody.
-    if question.role is not Role.USER or question.steers or not isinstance(first, TextPart) or first.foreign:
+    parts = _find_addressed(question)
+    if not parts:
         return ()
-    if "@" not in first.text[:1] and not first.text[:1].isspace():
-        return ()
-    offered = {route.spec.tool: name for name, route in routes.items() if route.spec.server == AGENTS}
-    if HAND_BACK in routes:
-        offered[MAIN] = HAND_BACK
-    names, rest = split_mentions(first.text, offered)
-    texts = [rest, *(part.text for part in parts[1:] if isinstance(part, TextPart))]
+    offered = _list_offered(routes)
+    names, rest = split_mentions(parts[0].text, offered)
+    texts = [rest, *(part.text for part in parts[1:])]
     task = "\n\n".join(filter(str.strip, texts))
     calls: list[ToolCallRequest] = []
     for name in (offered[name] for name in names):
@@ -227,3 +224,37 @@ def build_agent_calls(question: Message, routes: Mapping[str, Route]) -> tuple[T
         elif task:
             calls.append(ToolCallRequest(create_call_id(), name, {"task": task}))
     return tuple(calls)
+
+
+def describe_unknown_agent(question: Message, routes: Mapping[str, Route]) -> str:
+    """Return a note about a name at the start of a question that is nearly that of an agent; empty if there is none.
+
+    Only a name that is similar to an agent's: people begin messages with the names of files and of persons, too.
+    """
+    parts, offered = _find_addressed(question), _list_offered(routes)
+    rest = split_mentions(parts[0].text, offered)[1] if parts and offered else ""
+    word = re.match(_NEAR_MENTION, rest)
+    if word is None or word[1] in offered:
+        return ""
+    nearest = find_nearest(word[1].rstrip(":,"), offered)
+    return (
+        f"there is no agent @{word[1]}, so your model has read the message; did you mean @{nearest}?" if nearest else ""
+    )
+
+
+def _find_addressed(question: Message) -> tuple[TextPart, ...]:
+    """Return the texts of a question whose first one, which the user has typed, may name agents; empty if it cannot."""
+    parts = (TextPart(question.content),) if isinstance(question.content, str) else question.content
+    first = parts[0] if parts else None
+    # What a server has written names nobody.
+    if question.role is not Role.USER or question.steers or not isinstance(first, TextPart) or first.foreign:
+        return ()
+    if "@" not in first.text[:1] and not first.text[:1].isspace():
+        return ()
+    return tuple(part for part in parts if isinstance(part, TextPart))
+
+
+def _list_offered(routes: Mapping[str, Route]) -> dict[str, str]:
+    """Return the offered names of the agents by the names by which a user calls them."""
+    offered = {route.spec.tool: name for name, route in routes.items() if route.spec.server == AGENTS}
+    return offered | ({MAIN: HAND_BACK} if HAND_BACK in routes else {})

@@ -23,7 +23,9 @@ from dial_client import (
     MemoryStore,
     Message,
     Role,
+    StatusChanged,
     StopReason,
+    TextDelta,
     TextPart,
     ToolCallFinished,
     ToolCallProgress,
@@ -457,6 +459,49 @@ async def test_other_text_calls_no_agent(text: str) -> None:
     async with DialClient(ScriptedProvider(["Done."]), agents=[REVIEWER]) as dial:
         turn = await dial.run(text)
     assert (turn.text, turn.tool_calls) == ("Done.", ())
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("@reveiwer look", "reveiwer"),
+        ("@Reviewer look", "Reviewer"),
+        ("@reviewer: look", "reviewer:"),
+        ("@reviewr, look", "reviewr,"),
+        ("  @reviever", "reviever"),
+    ],
+)
+async def test_a_name_that_is_nearly_that_of_an_agent_is_told_to_the_user_before_the_model_answers(
+    text: str, written: str
+) -> None:
+    model, agents = ScriptedProvider(["Done."]), [REVIEWER, Agent("writer", "Writes.")]
+    async with DialClient(model, agents=agents) as dial:
+        turn = dial.start(text)
+        events = [event async for event in turn.events()]
+        (note,) = (await turn.result()).notes
+    shown = [event for event in events if isinstance(event, StatusChanged) and event.text == note]
+    assert note == f"there is no agent @{written}, so your model has read the message; did you mean @reviewer?"
+    assert events.index(shown[0]) < next(at for at, event in enumerate(events) if isinstance(event, TextDelta))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@reviewer.md is long",
+        "@docs/reviewer look",
+        "@docs:file://reviewer look",
+        "reveiwer@example.com wrote",
+        "@reveiwer@example.com wrote",
+        "ask @reveiwer",
+        "@ada said so",
+        "@",
+    ],
+)
+async def test_files_resources_addresses_and_other_names_are_text_without_a_note(text: str) -> None:
+    async with DialClient(ScriptedProvider(["Done.", "Done."]), agents=[REVIEWER]) as dial:
+        turn = await dial.run(text)
+        without = await dial.run("@reveiwer look", tools=["!agents/*"])
+    assert (turn.text, turn.notes, without.notes) == ("Done.", (), ())
 
 
 async def test_what_a_model_or_a_server_writes_calls_no_agent() -> None:
