@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import anyio
@@ -71,9 +72,7 @@ class ClientSession:
     def client(self) -> str:
         """The name and version of the client program, as it calls itself, in one line; empty if it does not say."""
         params = self.channel.client_params
-        if params is None:
-            return ""
-        return to_one_line(f"{params.client_info.name} {params.client_info.version}".strip(), _MAX_CLIENT)
+        return "" if params is None else _describe_client(params.client_info.name, params.client_info.version)
 
     @property
     def capabilities(self) -> ClientCapabilities | None:
@@ -163,6 +162,11 @@ class ClientSessions:
 
     def __iter__(self) -> Iterator[ClientSession]:
         return iter(tuple(self._sessions.values()))
+
+
+@lru_cache
+def _describe_client(name: str, version: str) -> str:
+    return to_one_line(f"{name} {version}".strip(), _MAX_CLIENT)
 
 
 def _build_bucket(per_minute: int) -> TokenBucket:

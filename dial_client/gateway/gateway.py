@@ -16,7 +16,6 @@ from typing import Any
 
 import anyio
 from anyio.abc import ObjectSendStream
-from mcp.server import runner
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
@@ -48,6 +47,7 @@ from dial_client.gateway.list_changes import ListChanges
 from dial_client.gateway.login_tool import LoginTool
 from dial_client.gateway.long_results import LongResults
 from dial_client.gateway.meta_tools import MetaTools
+from dial_client.gateway.modern_requests import CAN_SERVE, ModernRequests
 from dial_client.gateway.questions import Questions, build_boundary
 from dial_client.gateway.resource_subscriptions import ResourceSubscriptions
 from dial_client.gateway.server_lists import ServerLists
@@ -112,6 +112,11 @@ class GatewayServer(Server[Any]):
 
     find_extensions: Callable[[], dict[str, dict[str, Any]]] | None = None
     """Returns the extensions of the servers."""
+
+    @property
+    def server_info_stamp(self) -> dict[str, Any]:
+        """The name and the version that each result of 2026-07-28 has; the SDK copies them deeply for each."""
+        return {"name": self.name, "version": self.version}
 
     def create_initialization_options(
         self,
@@ -387,7 +392,7 @@ def _select_loop(first: JSONRPCRequest | None) -> Callable[..., Awaitable[None]]
         return serve_loop
     meta = (first.params or {}).get("_meta") if first is not None else None
     is_enveloped = isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
-    return _serve_modern if is_enveloped and hasattr(runner, "_serve_modern_stream") else serve_dual_era_loop
+    return _serve_modern if is_enveloped and CAN_SERVE else serve_dual_era_loop
 
 
 async def _serve_modern(
@@ -400,5 +405,4 @@ async def _serve_modern(
 ) -> None:
     """Serve a client that begins with a request of 2026-07-28."""
     del init_options  # of `initialize`, which does not exist there
-    serve = runner._serve_modern_stream  # noqa: SLF001 - no option
-    await serve(server, incoming, outgoing, lifespan_state=lifespan_state, raise_exceptions=False)
+    await ModernRequests(server, lifespan_state, incoming, outgoing).run()

@@ -17,8 +17,8 @@ import secrets
 import zlib
 from base64 import b64decode, b64encode
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -280,17 +280,9 @@ class Questions:
             return await make_in_task()
         return await self.suspended.answer(self._parts.require_tasks(), suspendable, make_in_task)
 
-    @contextmanager
-    def open_request(self, request: ClientRequest) -> Iterator[None]:
+    def open_request(self, request: ClientRequest) -> AbstractContextManager[None]:
         """Within the ``with`` block, the request is being answered."""
-        key = request.origin.conversation, request.origin.turn
-        self._requests.setdefault(key, []).append(request)
-        try:
-            yield
-        finally:
-            self._requests[key].remove(request)
-            if not self._requests[key]:
-                del self._requests[key]
+        return _OpenRequest(self._requests, request)
 
     def _read_given(self, state: Mapping[str, Any], params: InputResponseRequestParams) -> GivenApproval | None:
         """Return the approval that a client has brought with it; None for a new call, or if it was used already."""
@@ -325,6 +317,22 @@ class Questions:
         if len(self._used) > _MAX_USED:
             self._used.popitem(last=False)
         return True
+
+
+class _OpenRequest(AbstractContextManager[None]):
+    """A request that is among those that are being answered. A generator would cost twice as much, for each call."""
+
+    def __init__(self, requests: dict[tuple[str, str], list[ClientRequest]], request: ClientRequest) -> None:
+        self._requests, self._request = requests, request
+        self._key = request.origin.conversation, request.origin.turn
+
+    def __enter__(self) -> None:
+        self._requests.setdefault(self._key, []).append(self._request)
+
+    def __exit__(self, *_: object) -> None:
+        self._requests[self._key].remove(self._request)
+        if not self._requests[self._key]:
+            del self._requests[self._key]
 
 
 def build_boundary(name: str, sessions: ClientSessions, folder: Path | None = None) -> RequestStateBoundary:

@@ -22,6 +22,7 @@ import anyio.to_thread
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse
+from pydantic_core import to_json
 
 from dial_client.gateway.early_answers import FirstAnswers
 from dial_client.gateway.standard_files import StandardFiles
@@ -61,21 +62,29 @@ class StartSignal:
     is_greeted: anyio.Event = field(default_factory=anyio.Event)
     """Set when anything was answered, or when a request arrives that needs servers."""
     _is_list_requested: bool = False
+    # True once both are set: every later message would set them again.
+    _is_told: bool = False
 
     def receive(self, method: str) -> None:
         """Learn that a message has arrived; an answer has no method."""
-        if method in _GREETINGS:
+        if self._is_told or method in _GREETINGS:
             return
         if not self.knows_tools or method not in _FIRST_REQUESTS:
-            self.is_greeted.set()
-            self.is_over.set()
+            self._end()
         self._is_list_requested = self._is_list_requested or method == "tools/list"
 
     def write(self) -> None:
         """Learn that a message was written."""
+        if self._is_told:
+            return
         self.is_greeted.set()
         if not self.knows_tools or self._is_list_requested:
-            self.is_over.set()
+            self._end()
+
+    def _end(self) -> None:
+        self._is_told = True
+        self.is_greeted.set()
+        self.is_over.set()
 
 
 @asynccontextmanager
@@ -204,6 +213,9 @@ class _Output(ObjectSendStream[SessionMessage]):
 
 def _encode(message: SessionMessage) -> bytes:
     try:
+        if isinstance(message.message, JSONRPCResponse):  # its result is plain JSON: no model needs to be asked
+            fields = {"jsonrpc": "2.0", "id": message.message.id, "result": message.message.result}
+            return to_json(fields, inf_nan_mode="null") + b"\n"
         return message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
     except ValueError as error:  # lone surrogates in a server's text
         if not isinstance(message.message, JSONRPCResponse):

@@ -7,7 +7,6 @@ timeouts, restarts. Only the conversion of the result for a model is left out.
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -43,6 +42,7 @@ from dial_client.gateway.long_results import LongResults
 from dial_client.gateway.questions import GivenApproval, Questions
 from dial_client.gateway.suspended_calls import CallLost
 from dial_client.gateway.upstream_requests import select_meta
+from dial_client.hooks.audit.entries import create_id
 from dial_client.hooks.call_context import InputRequired
 from dial_client.messages.errors import ServerGone
 from dial_client.messages.events import Event, ToolCallProgress
@@ -187,7 +187,7 @@ class ToolCalls:
             listed = self._definitions.current.listed.get(name)
         if listed is not None:
             arguments = restore_arguments(listed.connection.name, arguments)
-        call = ToolCallRequest(secrets.token_hex(8), name, arguments)
+        call = ToolCallRequest(create_id(), name, arguments)
         waiting = {} if given is None else given.build_waiting(call)
         result = await executor.execute_here(call, emit, NoDeadline(), waiting)
         if result.pending is not None:
@@ -246,13 +246,15 @@ class ToolCalls:
             raise MCPError(cause.error.code, cause.error.message, cause.error.data)
         if received is None or result.failure not in (None, Failure.TOOL):
             return CallToolResult(content=_to_blocks(result.content), is_error=not result.success)
-        is_wrapped = executor.middleware.wraps_tool_calls
+        middleware = executor.middleware
+        # Nobody but a middleware makes a text empty: it is that of a result that was handed on.
+        is_wrapped = middleware.changes_tool_calls or (bool(result.content) and middleware.wraps_tool_calls)
         if is_wrapped and not _is_content_of(result.content, received):
             return CallToolResult(content=_to_blocks(result.content), is_error=not result.success)
         if received.meta and SERVER_INFO_META_KEY in received.meta:
             # The server names itself in each result (2026-07-28); to the client of the gateway, the gateway is it.
-            meta: Any = {key: value for key, value in received.meta.items() if key != SERVER_INFO_META_KEY}
-            received = received.model_copy(update={"meta": meta or None})
+            del received.meta[SERVER_INFO_META_KEY]
+            received.meta = received.meta or None
         if result.content and not is_wrapped:
             # The note that the user has changed the arguments.
             note = TextContent(text=str(result.content).strip())

@@ -305,9 +305,14 @@ class MiddlewareChain:
         return bool(self._model_calls.members) or self._find_instruments() is not None
 
     @property
+    def changes_tool_calls(self) -> bool:
+        """True if a middleware may change tool calls or their results."""
+        return bool(self._tool_calls.members)
+
+    @property
     def wraps_tool_calls(self) -> bool:
         """True if tool calls are wrapped or measured; otherwise `call_tool` need not be called."""
-        return bool(self._tool_calls.members) or self._find_instruments() is not None
+        return self.changes_tool_calls or self._find_instruments() is not None
 
     async def run_turn(self, request: TurnRequest, info: ModelInfo, end: CallNext[TurnRequest, Turn]) -> Turn:
         """Run a turn through the middleware; `info` describes its model.

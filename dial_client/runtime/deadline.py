@@ -26,7 +26,7 @@ class Deadline:
     def __init__(
         self, seconds: float, most: float = math.inf, *, reserve: float = 0.0, outer: tuple[Deadline, ...] = ()
     ) -> None:
-        now = anyio.current_time()
+        now = anyio.current_time() if min(seconds, most) < math.inf else 0.0
         self._outer = outer
         self._reserve = reserve
         self._is_reserve_allowed = False

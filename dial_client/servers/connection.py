@@ -193,6 +193,8 @@ class Connection(ServerStatusWriter):
 
     async def wake(self) -> None:
         """Start a sleeping server, and wait until it has started; `tools` may have changed afterwards."""
+        if self.state is ServerState.READY:
+            return
         self._woken.set()
         if self.was_settled or self.tools:  # its tools are on offer
             starting = (ServerState.SLEEPING, ServerState.STARTING)
@@ -314,8 +316,9 @@ class Connection(ServerStatusWriter):
         Raises:
             ServerGone: The server has no session, or got none within its start-up timeout.
         """
-        await self.wake()
-        await self.wait_until(lambda _: not self._is_restarting(), self.startup_timeout)
+        if self.state is not ServerState.READY or self._is_restarting():
+            await self.wake()
+            await self.wait_until(lambda _: not self._is_restarting(), self.startup_timeout)
         if self._session is None or not self._session.is_serving:
             raise ServerGone(self.name, self.summary.why_unavailable)
         return self._session

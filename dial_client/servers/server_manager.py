@@ -143,8 +143,9 @@ class ServerManager(Mapping[str, Connection]):
         """Called with the log messages of all servers."""
         self.may_use: Callable[[str, str], bool] | None = None
         """Whether a person, named first, may use a server; other servers are not there for this person."""
-        self.find_tool_patterns: Callable[[str], tuple[str, ...] | None] = lambda _: None
-        """Returns the patterns ``server/tool`` of the tools that a person may use; None for all."""
+        self.find_tool_patterns: Callable[[str], tuple[str, ...] | None] | None = None
+        """Returns the patterns ``server/tool`` of the tools that a person may use, None for all; None if everybody may
+        use all tools."""
         on_change = capabilities.on_change
 
         def announce(name: str, status: ServerStatus) -> None:
@@ -223,12 +224,7 @@ class ServerManager(Mapping[str, Connection]):
     @property
     def tool_patterns(self) -> tuple[str, ...] | None:
         """The patterns ``server/tool`` of what the person may use for whom the program acts; None for all tools."""
-        return self.find_tool_patterns(find_owner())
-
-    @property
-    def has_owned(self) -> bool:
-        """True if there are servers with ``perUser``, also if the person for whom the program acts may use none."""
-        return bool(self._personal)
+        return None if self.find_tool_patterns is None else self.find_tool_patterns(find_owner())
 
     @property
     def owned(self) -> tuple[OwnerConnection, ...]:
@@ -246,16 +242,18 @@ class ServerManager(Mapping[str, Connection]):
         return (*shared, *self._owned.values())
 
     @property
-    def revision(self) -> tuple[int, ...]:
-        """Numbers that are others whenever a server is added, removed or restarted, or a server's tools change.
+    def revision(self) -> tuple[str, tuple[int, ...]]:
+        """Whose servers these are, and numbers that are others whenever a server comes, goes, or changes its tools.
 
-        They are those of the person for whom the program acts.
+        The servers are those of the person for whom the program acts; an empty text if all persons have the same
+        sessions. A server that is restarted changes the numbers too.
         """
         if not self._personal and self.may_use is None:
-            return (self._revision,)
+            return "", (self._revision,)
         hidden = self._list_hidden()
         own = [number for own in self.owned for number in (id(own), own.revision)]
-        return self._revision, *own, *((hash(hidden),) if hidden else ())
+        owner = find_owner() if self._personal else ""
+        return owner, (self._revision, *own, *((hash(hidden),) if hidden else ()))
 
     async def prepare_owner(self) -> None:
         """Start the servers of the person for whom the program acts whose tools are not known yet, as for a turn.
@@ -492,7 +490,7 @@ class OwnerViews(Generic[ValueT]):
 
     def find(self) -> ValueT | None:
         """Return the value that was built last for the person for whom the program acts; None for none yet."""
-        known = self._views.get(self._owner)
+        known = self._views.get(self._servers.revision[0])
         return known[1] if known is not None else None
 
     def get(self, build: Callable[[], ValueT], revision: int = 0) -> ValueT:
@@ -502,7 +500,8 @@ class OwnerViews(Generic[ValueT]):
             build: Builds the value.
             revision: A number that grows when something besides the servers has changed.
         """
-        state, owner = (*self._servers.revision, revision), self._owner
+        owner, numbers = self._servers.revision
+        state = *numbers, revision
         known = self._views.get(owner)
         if known is not None and known[0] == state:
             return known[1]
@@ -511,10 +510,6 @@ class OwnerViews(Generic[ValueT]):
         if len(self._views) > _MAX_VIEWS:
             self._views.popitem(last=False)
         return value
-
-    @property
-    def _owner(self) -> str:
-        return find_owner() if self._servers.has_owned else ""
 
 
 async def _stop(connection: Connection) -> None:

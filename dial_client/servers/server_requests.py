@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -192,7 +191,9 @@ class ServerRequests:
         """
         made = _Call(tool, call_context.find_current(), scope, next(self._numbers))
         await self._wait_for_sole_use(made)
-        with self._in_flight(made):
+        self.calls.set(self.calls.value | {made})
+        token = self._own_call.set(made)
+        try:
             agreed: set[str] = set()
             for _ in range(_MAX_REPETITIONS):
                 try:
@@ -201,6 +202,9 @@ class ServerRequests:
                     if not await self._complete_url_elicitations(error, agreed):
                         raise
             return await self._make_checked(call)
+        finally:
+            self._own_call.reset(token)
+            self._end_call(made)
 
     async def _make_checked(self, call: Callable[[], Awaitable[Result]]) -> Result:
         """Make a call once. Raises as `run_call`."""
@@ -518,20 +522,13 @@ class ServerRequests:
             return self._may_ask
         return call.tool in self._asking_tools or call.tool not in self._quiet_tools
 
-    @contextmanager
-    def _in_flight(self, call: _Call) -> Iterator[None]:
-        self.calls.set(self.calls.value | {call})
-        token = self._own_call.set(call)
-        try:
-            yield
-        finally:
-            self._own_call.reset(token)
-            self._quiet_tools.add(call.tool)
-            self.calls.set(self.calls.value - {call})
-            for scope, calls in self._requests.items():
-                calls.discard(call)
-                if not calls:
-                    scope.cancel()  # no call waits for the answer any more
+    def _end_call(self, call: _Call) -> None:
+        self._quiet_tools.add(call.tool)
+        self.calls.set(self.calls.value - {call})
+        for scope, calls in self._requests.items():
+            calls.discard(call)
+            if not calls:
+                scope.cancel()  # no call waits for the answer any more
 
     def _count_request(self, calls: tuple[_Call, ...]) -> bool:
         """Count a request for every call it may belong to; return True if at least one of them is within the limit."""

@@ -58,7 +58,7 @@ def matches_name(patterns: Iterable[str], name: str) -> bool:
 
 
 def _is_named(pattern: str, name: str) -> bool:
-    return pattern == name or fnmatchcase(name, pattern)
+    return pattern in (name, "*") or fnmatchcase(name, pattern)
 
 
 class Effect(StrEnum):

@@ -498,7 +498,7 @@ class ApprovalChecker:
 
     def _find_session_grant(self, spec: ToolSpec, origin: Origin) -> _SessionGrant:
         """Return what the party of a call has granted for the session, which may be nothing."""
-        key = self._build_key(spec, origin)
+        key = self._build_key(spec, origin) if self._session else None
         return (self._session.get(key) if key is not None else None) or _SessionGrant()
 
     def _find_stored_grants(self, origin: Origin) -> GrantStore | None:

@@ -157,6 +157,32 @@ def test_a_connection_keeps_the_revision_that_it_has_begun_with(tmp_path: Path) 
     assert answers[2]["error"]["code"] == INVALID_REQUEST
 
 
+def test_each_request_of_2026_07_28_is_of_the_client_that_it_names(tmp_path: Path) -> None:
+    write_config(tmp_path, {"one": python_server(SDK, "stdio", autoApprove=["*"])})
+    own = "io.modelcontextprotocol/"
+
+    def build_call(number: int, client: str | None, version: str = "2026-07-28") -> str:
+        named = {} if client is None else {f"{own}clientInfo": {"name": client, "version": "1"}}
+        meta = {f"{own}protocolVersion": version, f"{own}clientCapabilities": {}} | named
+        params = {"name": "one__echo", "arguments": {"text": "x"}, "_meta": meta}
+        return json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}) + "\n"
+
+    process = start_dial_chat(tmp_path, "gateway", env=environment(tmp_path), stdin=-1, **PIPES)
+    assert process.stdin is not None and process.stdout is not None
+    answers = []
+    clients = ("first", "first", "second", None, "first")
+    for call in (*(build_call(number, client) for number, client in enumerate(clients)), build_call(5, "x", "2099")):
+        process.stdin.write(call)
+        process.stdin.flush()
+        answers.append(json.loads(process.stdout.readline()))
+    assert run_to_end(process, "").returncode == 0
+    assert [answer["result"]["resultType"] for answer in answers[:-1]] == ["complete"] * 5
+    assert answers[-1]["error"]["data"] == {"supported": ["2026-07-28"], "requested": "2099"}
+    (log,) = list_log_files(tmp_path / "home" / "xdg_state_home" / "dial-client" / "audit")
+    calls = [json.loads(line) for line in log.read_text().splitlines() if '"event":"call"' in line]
+    assert [call.get("client") for call in calls] == ["first 1", "first 1", "second 1", None, "first 1"]
+
+
 @pytest.mark.parametrize("host", ["claude-code", "cursor", "vscode", "codex", "zed", "gemini", "goose"])
 def test_the_printed_entry_has_the_other_options_and_standard_error_has_the_rest(tmp_path: Path, host: str) -> None:
     write_config(tmp_path, {})

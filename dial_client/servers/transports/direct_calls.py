@@ -14,7 +14,6 @@ from contextvars import ContextVar
 from typing import Any, cast
 
 import anyio
-import anyio.lowlevel
 from mcp import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
@@ -28,6 +27,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import to_json
 
+from dial_client.hooks import call_context
 from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)
@@ -102,6 +102,8 @@ class DirectCalls:
         self._is_closed = False
         # The SDK's session; None before it is ready.
         self._session: Any = None
+        # The members of `_meta` that each request has, by the features of the client of a gateway that calls.
+        self._stamps: dict[object, Mapping[str, Any]] = {}
         # The answer that is the SDK's to go on with, in the task of the call.
         self._open_answer: ContextVar[dict[str, Any] | None] = ContextVar("open answer", default=None)
 
@@ -127,23 +129,25 @@ class DirectCalls:
         None means that the server has answered with something else: the same call of the SDK's client, in this task,
         goes on with this answer.
 
+        Args:
+            tool: The server's own name of the tool.
+            arguments: The arguments.
+            meta: Members of ``_meta``, without those that belong to the connection; None for none.
+            on_progress: Receives the progress; None to request none.
+
         Raises:
             MCPError: The server answered with an error, or the connection has ended.
             pydantic.ValidationError: The result is not one.
         """
         self._last_id += 1
-        id_, members = self._last_id, dict(meta or {})
+        id_, members = self._last_id, {**self._stamp(), **(meta or {})}
         if on_progress is not None:
             members["progressToken"] = id_
-        data: dict[str, Any] = {"method": METHOD, "params": {"name": tool, "arguments": arguments}}
-        if members:
-            data["params"]["_meta"] = members
-        self._session._stamp(data, {})  # noqa: SLF001 - no option
+        params = {"name": tool, "arguments": arguments} | ({"_meta": members} if members else {})
         try:
-            line = _encode(id=id_, **data)
+            line = _encode(id=id_, method=METHOD, params=params)
         except ValueError as error:  # lone surrogates in a model's arguments
             raise MCPError(INTERNAL_ERROR, f"the request cannot be written as JSON: {error}") from error
-        await anyio.lowlevel.checkpoint_if_cancelled()
         version: str = self._session.protocol_version
         call = self._calls[str(id_)] = _DirectCall(on_progress)
         try:
@@ -164,6 +168,17 @@ class DirectCalls:
             self._open_answer.set(answer)
             return None
         return CallToolResult.model_validate(answer, by_name=False)
+
+    def _stamp(self) -> Mapping[str, Any]:
+        """Return the members of ``_meta`` that the SDK's session adds to each request of whoever calls now."""
+        context = call_context.find_current()
+        caller = None if context is None else context.caller
+        key = context is None, None if caller is None else caller.features
+        if key not in self._stamps:
+            data: dict[str, Any] = {"method": METHOD, "params": {}}
+            self._session._stamp(data, {})  # noqa: SLF001 - no option
+            self._stamps[key] = data["params"].get("_meta", {})
+        return self._stamps[key]
 
     async def _send(self, line: bytes) -> None:
         try:

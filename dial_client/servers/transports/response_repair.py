@@ -116,10 +116,16 @@ def parse_messages(line: bytes) -> list[SessionMessage]:
     if b"{" not in line:
         return []
     line = line.removeprefix(BOM)
-    try:
-        return [SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))]
-    except ValueError:
-        items, problem = _parse_json(line.decode("utf-8", "replace"))
+    # Nearly all lines are one of these; all kinds together would be tried one after another.
+    likely: type[JSONRPCRequest | JSONRPCNotification | JSONRPCResponse] = JSONRPCResponse
+    if b'"method"' in line:
+        likely = JSONRPCRequest if b'"id"' in line else JSONRPCNotification
+    for parse in (likely.model_validate_json, jsonrpc_message_adapter.validate_json):
+        try:
+            return [SessionMessage(parse(line, by_name=False))]
+        except ValueError:
+            continue
+    items, problem = _parse_json(line.decode("utf-8", "replace"))
     found = [_to_message(item) for item in items]
     if not items and (start := _RESPONSE_START.match(line)):
         found = [_build_error(int(start[1]), problem)]

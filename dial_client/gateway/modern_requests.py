@@ -1,0 +1,93 @@
+"""Requests of one client of 2026-07-28 over standard input and output.
+
+There each request names its revision and its client. The SDK (mcp 2.3, `mcp.server.runner._serve_modern_stream`) makes
+models, a connection and a cancel scope of that anew for each request; a client says the same each time, so here they
+are made once for what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
+from mcp.server import Server, runner
+from mcp.server.connection import Connection, NotifyOnlyOutbound
+from mcp.server.runner import ServerRunner
+from mcp.shared.dispatcher import DispatchContext
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import SessionMessage
+from mcp.shared.transport_context import TransportContext
+from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+# False if another version of the SDK has no such class.
+CAN_SERVE = hasattr(runner, "_NoServerRequestsDispatchContext")
+
+Params = Mapping[str, Any] | None
+
+
+class ModernRequests:
+    """Answers the requests of one client.
+
+    Args:
+        server: The server.
+        lifespan_state: What the server's lifespan has made for the connection.
+        incoming: The messages of the client.
+        outgoing: The messages to the client.
+    """
+
+    def __init__(
+        self,
+        server: Server[Any],
+        lifespan_state: object,
+        incoming: ObjectReceiveStream[SessionMessage],
+        outgoing: ObjectSendStream[SessionMessage],
+    ) -> None:
+        self._server, self._lifespan_state = server, lifespan_state
+        self._dispatcher: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(incoming, outgoing)
+        self._outbound = NotifyOnlyOutbound(self._dispatcher)
+        # What the client has said about itself in the last request: the revision, its name and its capabilities.
+        self._envelope: tuple[str, Any, Any] = LATEST_MODERN_VERSION, None, None
+        self._runner = self._build_runner()
+
+    async def run(self) -> None:
+        """Answer requests until the client has closed the connection."""
+        await self._dispatcher.run(self._answer, self._take_notification)
+
+    async def _answer(self, context: DispatchContext[TransportContext], method: str, params: Params) -> dict[str, Any]:
+        if method == "initialize":
+            asked = (params or {}).get("protocolVersion")
+            data = {"supported": list(MODERN_PROTOCOL_VERSIONS)} | ({"requested": asked} if asked else {})
+            problem = "the connection has begun in revision 2026-07-28, which has no handshake"
+            raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, problem, data)
+        route = classify_inbound_request({"method": method, "params": params})
+        if isinstance(route, InboundLadderRejection):
+            raise MCPError(route.code, route.message, route.data)
+        envelope = route.protocol_version, route.client_info, route.client_capabilities
+        if envelope != self._envelope:
+            self._envelope = envelope
+            self._runner = self._build_runner()
+        try:
+            return await self._runner.on_request(_without_requests(context), method, params)
+        except (MCPError, ValidationError):
+            raise
+        except Exception as error:
+            known = runner.modern_error_data(error)
+            raise MCPError(known.code, known.message, known.data) from error
+
+    async def _take_notification(self, context: DispatchContext[TransportContext], method: str, params: Params) -> None:
+        await self._runner.on_notify(_without_requests(context), method, params)
+
+    def _build_runner(self) -> ServerRunner[Any]:
+        # No part of the gateway leaves anything to be done when a `Connection` ends.
+        connection = Connection.from_envelope(*self._envelope, outbound=self._outbound)
+        return ServerRunner(self._server, connection, self._lifespan_state)
+
+
+def _without_requests(context: DispatchContext[TransportContext]) -> DispatchContext[TransportContext]:
+    """Return a context that sends no requests to the client, which this revision does not have."""
+    return runner._NoServerRequestsDispatchContext(context)  # noqa: SLF001 - no other class does it
