@@ -900,6 +900,7 @@ from dial_client.turns.context_report import ContextReport as ContextReport
 from dial_client.turns.context_report import with_counted_tokens as with_counted_tokens
 from dial_client.turns.context_window import NOTE as NOTE
 from dial_client.turns.context_window import ContextWindow as ContextWindow
+from dial_client.turns.context_window import measure_tool as measure_tool
 from dial_client.turns.conversation_context import ConversationContext as ConversationContext
 from dial_client.turns.conversation_context import DepthExceeded as DepthExceeded
 from dial_client.turns.event_log import _SLACK as _SLACK

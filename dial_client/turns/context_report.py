@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from dial_client.messages.message import Message, Role
+from dial_client.messages.message import Message, Role, ToolSpec
 from dial_client.messages.model import InstructionSource
+from dial_client.tools.catalog import SEARCH_TOOLS
 from dial_client.tools.tool_selection import TurnTools
 from dial_client.turns.context_window import (
     estimate_instruction_tokens,
@@ -14,7 +16,7 @@ from dial_client.turns.context_window import (
     estimate_tool_tokens,
     measure_tool,
 )
-from dial_client.turns.turn_run import TurnServices, prepare_instructions
+from dial_client.turns.turn_run import TurnServices, has_endpoint_search, open_code_offer, prepare_instructions
 
 # The names of the parts that are instructions, by their sources.
 _INSTRUCTIONS = {
@@ -54,6 +56,10 @@ class ContextReport:
     single parts are estimates in any case."""
     left_out: int = 0
     """The number of messages that are too old to fit into the window, and are not sent."""
+    searched_tools: int = 0
+    """The number of tools that are not in the request, because the model searches for them."""
+    searched_bytes: int = 0
+    """The bytes of their definitions."""
 
     @property
     def tokens(self) -> int:
@@ -76,9 +82,16 @@ def measure_request(services: TurnServices, messages: Sequence[Message], window:
     """
     model = services.model
     turn_instructions, conversation = prepare_instructions(services, messages)
-    tools = TurnTools(
-        services.tool_snapshot, services.result_store, services.limits, messages, model.window.tokens
-    ).offer_tools()
+    turn_tools = TurnTools(
+        services.tool_snapshot,
+        services.result_store,
+        services.limits,
+        messages,
+        model.window.tokens,
+        partial(has_endpoint_search, model),
+    )
+    code = open_code_offer(services, turn_tools, messages, prepares=False)
+    tools = (turn_tools if code is None else code).offer_tools()
     handler = model.format.handler
     instructions = turn_instructions.select(has_tools=bool(tools), tool_format=handler.format)
     sent = model.window.fit(conversation, tools, instructions)
@@ -93,7 +106,24 @@ def measure_request(services: TurnServices, messages: Sequence[Message], window:
     for message in sent:
         name = "results of calls" if message.role is Role.TOOL else "messages"
         _add(parts, name, estimate_message_tokens(message))
-    return ContextReport(tuple(parts.values()), window, left_out=len(conversation) - len(sent))
+    searched = _find_searched(services, tools)
+    return ContextReport(
+        tuple(parts.values()),
+        window,
+        left_out=len(conversation) - len(sent),
+        searched_tools=len(searched),
+        searched_bytes=sum(map(measure_tool, searched)),
+    )
+
+
+def _find_searched(services: TurnServices, tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+    """Return the tools that are not offered, because the model, or its endpoint, searches for them."""
+    if not any(tool.deferred or (tool.name == SEARCH_TOOLS and not tool.server) for tool in tools):
+        return ()
+    # In code mode, `run_code` has the tools that are always offered.
+    snapshot = services.tool_snapshot()
+    offered = {tool.name for tool in (*tools, *snapshot.always_offered) if not tool.deferred}
+    return [tool for tool in snapshot.catalog.tools if tool.name not in offered]
 
 
 def with_counted_tokens(report: ContextReport, tokens: int) -> ContextReport:

@@ -299,7 +299,7 @@ class TurnRun:
             limits,
             known,
             services.model.window.tokens,
-            self._has_endpoint_search,
+            partial(has_endpoint_search, services.model),
             turn.origin.owner,
             turn.background_calls,
         )
@@ -575,23 +575,26 @@ class TurnRun:
     def _select_server_calls(self, calls: Iterable[ToolCallRequest]) -> list[ToolCallRequest]:
         return [call for call in calls if call.name not in self._client_tool_names]
 
-    def _has_endpoint_search(self) -> bool:
-        """Return whether the endpoint can search the tools itself; this requires native tool calls of them."""
-        model = self._services.model
-        return (
-            not model.format.runs_code
-            and model.format.handler.format is ToolFormat.NATIVE
-            and model.provider.info.searches_tools
-        )
+
+def has_endpoint_search(model: ChatModel) -> bool:
+    """Return whether the endpoint can search the tools itself; this requires native tool calls of them."""
+    return (
+        not model.format.runs_code
+        and model.format.handler.format is ToolFormat.NATIVE
+        and model.provider.info.searches_tools
+    )
 
 
-def open_code_offer(services: TurnServices, tools: TurnTools, messages: Sequence[Message]) -> Any:
-    """Return the `CodeOffer` of a turn in code mode; None for any other turn."""
+def open_code_offer(
+    services: TurnServices, tools: TurnTools, messages: Sequence[Message], *, prepares: bool = True
+) -> Any:
+    """Return the `CodeOffer` of a turn in code mode, which prepares the sandbox if asked; None for any other turn."""
     if not services.model.format.runs_code:
         return None
     from dial_client.tools.snippets.code_offer import CodeOffer  # loaded only in code mode
 
-    return CodeOffer(services.open_sandbox(), tools, [tool.name for tool in services.client_tools], messages)
+    hidden = [tool.name for tool in services.client_tools]
+    return CodeOffer(services.open_sandbox(), tools, hidden, messages, prepares=prepares)
 
 
 def _find_spent(recorder: TurnRecorder, limits: Limits, outer: CallContext | None) -> StopReason | None:

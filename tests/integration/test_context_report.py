@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from dial_client import ConversationManager, DialClient, MemoryStore, Message
+from dial_client import ConversationManager, DialClient, Limits, MemoryStore, Message
 from dial_client.testing import ScriptedProvider
+from tests.inner import format_context, measure_tool
 
 pytestmark = pytest.mark.anyio
 WINDOW = 4_000
@@ -60,3 +61,24 @@ async def test_messages_that_do_not_fit_are_not_counted_but_named() -> None:
         report = dial.measure_context(exchange * 20)
     assert report.left_out > 0
     assert report.tokens < WINDOW
+
+
+async def test_in_code_mode_the_tools_are_the_text_that_is_sent() -> None:
+    model = ScriptedProvider(["Done."])
+    async with DialClient(model, tools=[lookup], tool_format="code") as dial:
+        report = dial.measure_context(())
+        await dial.run("go on")
+    (sent,) = model.requests[0].tools
+    (part,) = [part for part in report.parts if part.bytes]
+    assert (part.name, part.count, part.bytes) == ("tools of the program", 1, measure_tool(sent))
+    assert report.searched_tools == 0
+
+
+@pytest.mark.parametrize("tool_format", [None, "code"])
+async def test_tools_that_the_model_searches_for_are_counted_apart(tool_format: str | None) -> None:
+    async with open_client([], limits=Limits(max_tool_bytes=1), tool_format=tool_format) as dial:
+        report = dial.measure_context(())
+        size = sum(measure_tool(tool) for tool in dial.tools)
+    assert (report.searched_tools, report.searched_bytes) == (1, size)
+    assert "tools of functions" not in {part.name for part in report.parts}
+    assert f"Not in it: 1 tool of {size} bytes, which the model searches for." in format_context(report)

@@ -25,6 +25,7 @@ from tests.inner import (
     Subject,
     ToolPins,
     fetch_models,
+    format_size_lines,
     inspect,
     mask,
     model_checks,
@@ -101,6 +102,20 @@ async def test_each_faulty_server_is_found_with_its_code(server: str, findings: 
     about = [found for found in findings if server in found.text]
     assert SERVER_FAULTS[server][1] in [found.code for found in about]
     assert all(found.path == "servers.json" and found.line > 1 for found in about)
+
+
+async def test_a_server_may_mention_its_own_tools_also_if_another_server_has_tools_of_these_names() -> None:
+    pair = tools({"name": "read_file", "description": "Use read_text_file instead."}, {"name": "read_text_file"})
+    found = await inspect(subject_of({"home": pair, "work": pair | {"env": {"A": "1"}}}), (Group.TOOLS,))
+    assert [finding.code for finding in found] == ["DC404", "DC404"]
+
+
+async def test_the_table_of_sizes_begins_with_the_largest_and_names_servers_that_are_not_available() -> None:
+    servers = {"a": tools({}), "b": tools({"name": "z", "description": "word " * 90}), "gone": entry("ExitsAtOnce")}
+    async with run_servers(subject_of(servers)) as outcome:
+        _, *rows = format_size_lines(outcome, None)
+    assert [row.split()[0] for row in rows[:3]] == ["b", "a", "all"]
+    assert rows[3:] == ["  not counted, because they are not available: gone"]
 
 
 async def test_a_server_that_hangs_is_found(tmp_path: Path) -> None:

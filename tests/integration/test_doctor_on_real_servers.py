@@ -168,7 +168,7 @@ async def test_the_table_of_tokens_has_each_server_and_the_share_of_the_context_
     _, outcome = checked["several, with rules and a profile"]
     title, *rows = [line.split() for line in format_size_lines(outcome, 100_000)]
     assert title[:4] == ["Tools", "in", "each", "request,"]
-    assert [row[0] for row in rows] == ["time", "git", "all"]
+    assert [row[0] for row in rows] == ["git", "time", "all"]
     assert {row[4] for row in rows} == {"bytes"}
     in_bytes, sizes = ([int(row[column].replace(",", "")) for row in rows] for column in (3, 5))
     assert min(sizes) > 100

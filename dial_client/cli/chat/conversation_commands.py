@@ -341,6 +341,9 @@ def format_context(report: ContextReport) -> str:
     ]
     if report.left_out:
         lines.append(f"{count_noun(report.left_out, 'message')} at the beginning are not sent: the window is full.")
+    if report.searched_tools:
+        tools = count_noun(report.searched_tools, "tool")
+        lines.append(f"Not in it: {tools} of {report.searched_bytes:,} bytes, which the model searches for.")
     if not window:
         lines.append("The size of this model's window is not known; `contextWindow` of its profile sets it.")
     what = "The parts are estimates" if report.is_counted else "All numbers are estimates"

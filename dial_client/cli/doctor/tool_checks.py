@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 from anyio import to_thread
@@ -17,6 +17,7 @@ from dial_client.messages.message import ToolSpec
 from dial_client.providers import open_provider
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.server_cache import JsonCache, ToolPins
+from dial_client.servers.status import ServerState
 from dial_client.turns import prices
 
 # Tokens of one server's definitions above which a finding reports them.
@@ -46,13 +47,15 @@ _TAKES_SECRETS = re.compile(
 
 def check_descriptions(subject: Subject) -> Iterator[Finding]:
     """Yield the tools whose definitions instruct the model, mention other servers' tools, or have other problems."""
-    names = {tool.tool: tool.server for tool in subject.outcome.tools}
+    owners: dict[str, list[str]] = {}
     for tool in subject.outcome.tools:
-        yield from _check_poisoning(subject, tool, names)
+        owners.setdefault(tool.tool, []).append(tool.server)
+    for tool in subject.outcome.tools:
+        yield from _check_poisoning(subject, tool, owners)
         yield from _check_parameters(subject, tool)
 
 
-def _check_poisoning(subject: Subject, tool: ToolSpec, servers: Mapping[str, str]) -> Iterator[Finding]:
+def _check_poisoning(subject: Subject, tool: ToolSpec, owners: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
     place, name = subject.find_place(tool.server), _describe_tool(tool)
     deny = f'"disabledTools": ["{tool.tool}"] disables the tool'
     texts = (tool.title or "", tool.description, *_find_descriptions(tool.original_schema))
@@ -61,9 +64,10 @@ def _check_poisoning(subject: Subject, tool: ToolSpec, servers: Mapping[str, str
     if tool.removed_invisible:
         text = f"{name} has {tool.removed_invisible:,} invisible characters, which the model does not get"
         yield Finding("DC402", text, deny, *place)
-    for foreign in filter(tool.description.__contains__, servers):
-        if servers[foreign] != tool.server and _is_distinctive(foreign) and _has_word(tool.description, foreign):
-            text = f"{name} mentions the tool {foreign!r} of the server {servers[foreign]!r}"
+    for foreign in filter(tool.description.__contains__, owners):
+        servers = owners[foreign]
+        if tool.server not in servers and _is_distinctive(foreign) and _has_word(tool.description, foreign):
+            text = f"{name} mentions the tool {foreign!r} of the server {servers[0]!r}"
             yield Finding("DC403", text, "a description that changes how other tools are used is an attack", *place)
     if not tool.description:
         yield Finding("DC407", f"{name} has no description: the model has only its name", "", *place)
@@ -152,7 +156,7 @@ def _describe_tool(tool: ToolSpec) -> str:
 BYTES_PER_TOKEN = 3
 
 
-def measure_server_bytes(outcome: ServerOutcome) -> Mapping[str, int]:
+def measure_server_bytes(outcome: ServerOutcome) -> Counter[str]:
     """Return for each server the bytes of its tools' definitions, which requests repeat."""
     sizes: Counter[str] = Counter()
     for tool in outcome.tools:
@@ -188,14 +192,18 @@ async def find_window(subject: Subject) -> int | None:
 
 
 def format_size_lines(outcome: ServerOutcome, window: int | None) -> list[str]:
-    """Return the lines of a table: for each server with tools, and in total, the number of tools and their tokens."""
+    """Return the lines of a table: for each server with tools, and in total, the number of tools and their tokens.
+
+    The largest server is the first. A last line names the servers that are not available.
+    """
     sizes = measure_server_bytes(outcome)
     if not sizes:
         return []
     tokens = estimate_server_tokens(outcome)
     counts = Counter(tool.server for tool in outcome.tools)
     rows = [
-        (to_one_line(server, 40), counts[server], f"{tokens[server]:,}", f"{size:,}") for server, size in sizes.items()
+        (to_one_line(server, 40), counts[server], f"{tokens[server]:,}", f"{size:,}")
+        for server, size in sizes.most_common()
     ]
     total = sum(tokens.values())
     share = f" of {window:,} ({total / window:.0%})" if window else ""
@@ -208,4 +216,8 @@ def format_size_lines(outcome: ServerOutcome, window: int | None) -> list[str]:
         f"{size:>{byte_digits}} bytes  {token:>{digits}}"
         for name, count, token, size in rows
     ]
-    return ["Tools in each request, in bytes and tokens (3 bytes):", *lines[:-1], f"{lines[-1]}{share}"]
+    left_out = (ServerState.READY, ServerState.DISABLED)
+    missing = [name for name, status in outcome.statuses.items() if status.state not in left_out and name not in sizes]
+    named = f"  not counted, because they are not available: {to_one_line(', '.join(missing), 400)}"
+    title = "Tools in each request, in bytes and tokens (3 bytes):"
+    return [title, *lines[:-1], f"{lines[-1]}{share}", *([named] if missing else ())]

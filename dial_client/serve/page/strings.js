@@ -72,6 +72,8 @@ export const ENGLISH = {
   "gauge.context_unknown": "The next request has {tokens} tokens. The size of the context window is unknown.",
   "gauge.left_out": "{count} older messages do not fit, and are not sent.",
   "gauge.left_out.one": "1 older message does not fit, and is not sent.",
+  "gauge.searched": "{count} tools are not in it: the model searches for them.",
+  "gauge.searched.one": "1 tool is not in it: the model searches for it.",
   "gauge.total": "All answers so far: {input} tokens of input, {output} of output.", "gauge.cost": "Cost: {cost}.",
   "gauge.counted": "The sum was counted by the endpoint; the parts are estimates.",
   "gauge.estimated": "These are estimates.", "gauge.instructions": "Instructions",

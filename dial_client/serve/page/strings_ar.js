@@ -221,6 +221,7 @@ export const TEXTS = {
   "gauge.context": "يشغل الطلب التالي {tokens} من أصل {window} رمزًا في نافذة السياق.",
   "gauge.context_unknown": "يحوي الطلب التالي {tokens} رمزًا. حجم نافذة السياق غير معروف.",
   "gauge.left_out": "الرسائل الأقدم التي لا تتسع ولا ترسل: {count}",
+  "gauge.searched": "الأدوات التي يبحث عنها النموذج عند الحاجة، وهي غير محسوبة: {count}",
   "gauge.total": "كل الأجوبة حتى الآن: {input} رمزًا للمدخلات و{output} للمخرجات.",
   "gauge.cost": "التكلفة: {cost}.",
   "gauge.counted": "المجموع حسبته نقطة النهاية، والأجزاء تقديرية.",

@@ -245,6 +245,7 @@ export const TEXTS = {
   "gauge.context": "Die nächste Anfrage hat {tokens} von {window} Token des Kontextfensters.",
   "gauge.context_unknown": "Die nächste Anfrage hat {tokens} Token. Die Größe des Kontextfensters ist unbekannt.",
   "gauge.left_out": "Ältere Nachrichten, die nicht hineinpassen und nicht gesendet werden: {count}",
+  "gauge.searched": "Werkzeuge, die das Modell bei Bedarf sucht, nicht mitgezählt: {count}",
   "gauge.total": "Alle Antworten bisher: {input} Token Eingabe, {output} Ausgabe.",
   "gauge.cost": "Kosten: {cost}.",
   "gauge.counted": "Die Summe hat der Endpunkt gezählt; die Teile sind geschätzt.",

@@ -243,6 +243,7 @@ export const TEXTS = {
   "gauge.context_unknown":
     "La próxima petición tiene {tokens} tokens. Se desconoce el tamaño de la ventana de contexto.",
   "gauge.left_out": "Mensajes antiguos que no caben y no se envían: {count}",
+  "gauge.searched": "Herramientas que el modelo busca cuando hacen falta, no contadas: {count}",
   "gauge.total": "Todas las respuestas hasta ahora: {input} tokens de entrada, {output} de salida.",
   "gauge.cost": "Coste: {cost}.",
   "gauge.counted": "La suma la contó el servidor del modelo; las partes son estimaciones.",

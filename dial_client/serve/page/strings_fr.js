@@ -246,6 +246,7 @@ export const TEXTS = {
   "gauge.context": "La prochaine requête occupe {tokens} des {window} jetons de la fenêtre de contexte.",
   "gauge.context_unknown": "La prochaine requête a {tokens} jetons. La taille de la fenêtre de contexte est inconnue.",
   "gauge.left_out": "Messages plus anciens qui ne tiennent pas et ne sont pas envoyés : {count}",
+  "gauge.searched": "Outils que le modèle cherche au besoin, non comptés : {count}",
   "gauge.total": "Toutes les réponses jusqu’ici : {input} jetons en entrée, {output} en sortie.",
   "gauge.cost": "Coût : {cost}.",
   "gauge.counted": "La somme a été comptée par le service du modèle ; les parties sont estimées.",

@@ -170,6 +170,7 @@ export const TEXTS = {
   "gauge.context": "次の要求はコンテキストウィンドウ {window} トークンのうち {tokens} トークンです。",
   "gauge.context_unknown": "次の要求は {tokens} トークンです。コンテキストウィンドウの大きさは不明です。",
   "gauge.left_out": "収まらず送信されない古いメッセージ: {count} 件",
+  "gauge.searched": "モデルが必要に応じて検索するツール（含まれません）: {count} 件",
   "gauge.total": "これまでの回答の合計: 入力 {input} トークン、出力 {output} トークン。",
   "gauge.cost": "費用: {cost}。",
   "gauge.counted": "合計はエンドポイントが数えた値で、内訳は推定です。",

@@ -62,6 +62,8 @@ export class UsageGauge {
       }) : null,
       el("dl.usage-list", {}, ...context.parts.map(({ name, tokens }) => row(describePart(name), formatNumber(tokens)))),
       context.left_out ? el("p.quiet", {}, translate("gauge.left_out", { count: context.left_out })) : null,
+      context.searched_tools
+        ? el("p.quiet", {}, translate("gauge.searched", { count: context.searched_tools })) : null,
       el("p", {}, translate("gauge.total", { input: usage.input_tokens ?? 0, output: usage.output_tokens ?? 0 }),
         usage.cost_usd ? ` ${translate("gauge.cost", { cost: formatCost(usage.cost_usd) })}` : ""),
       el("p.quiet", {}, translate(context.is_counted ? "gauge.counted" : "gauge.estimated")),

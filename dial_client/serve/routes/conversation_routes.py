@@ -322,13 +322,7 @@ class ConversationRoutes:
         """Return what fills the model's context window, and what all turns and the title have used so far."""
         report = await self._find_manager(request).measure_context(request.path_params["id"])
         view = await self._find_runner(request).view(request.path_params["id"])
-        context = {
-            "tokens": report.tokens,
-            "window": report.window,
-            "is_counted": report.is_counted,
-            "left_out": report.left_out,
-            "parts": [asdict(part) for part in report.parts],
-        }
+        context = asdict(report) | {"tokens": report.tokens}
         usage = dict(view.usage or {})
         for name, number in (view.conversation.metadata.get(TITLE_USAGE) or {}).items():
             if name in ("input_tokens", "output_tokens", "cost_usd"):

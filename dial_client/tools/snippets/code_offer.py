@@ -22,12 +22,19 @@ class CodeOffer:
         tools: The tools that the turn would offer without code mode.
         hidden: The offered names of tools that client-side tools hide: programs cannot call them either.
         messages: The conversation, with the names that its programs have left.
+        prepares: Whether the sandbox is prepared while the model writes.
     """
 
     def __init__(
-        self, sandbox: Sandbox, tools: TurnTools, hidden: Collection[str] = (), messages: Sequence[Message] = ()
+        self,
+        sandbox: Sandbox,
+        tools: TurnTools,
+        hidden: Collection[str] = (),
+        messages: Sequence[Message] = (),
+        *,
+        prepares: bool = True,
     ) -> None:
-        self._tools = tools
+        self._tools, self._prepares = tools, prepares
         self._code = CodeTool(sandbox, tools.get_catalog, frozenset(hidden), None, find_kept(messages))
         tools.describe_found, tools.list_names = self._code.describe_found, self._code.list_names
         # What was offered last, and what it was made of.
@@ -63,7 +70,8 @@ class CodeOffer:
         declared = self._tools.always_offered if is_searched else tuple(tool for tool in tools if tool.server)
         if self._spec is None or declared != self._declared:
             self._spec, self._declared = self._code.describe(declared, is_searched=is_searched), declared
-            self._code.warm()  # while the model writes
+            if self._prepares:
+                self._code.warm()
         return self._spec
 
     def get_catalog(self) -> Catalog:
