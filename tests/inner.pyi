@@ -582,8 +582,8 @@ from dial_client.serve.people.authentication import ProxyUsers as ProxyUsers
 from dial_client.serve.people.authentication import TokenAuthenticator as TokenAuthenticator
 from dial_client.serve.people.authentication import find_needed_scopes as find_needed_scopes
 from dial_client.serve.people.identity_provider import IdentityProvider as IdentityProvider
+from dial_client.serve.people.identity_provider import OidcTokens as OidcTokens
 from dial_client.serve.people.oidc_login import OidcLogin as OidcLogin
-from dial_client.serve.people.oidc_tokens import OidcTokens as OidcTokens
 from dial_client.serve.people.owner_limits import LimitTable as LimitTable
 from dial_client.serve.people.owner_limits import OwnerLimiter as OwnerLimiter
 from dial_client.serve.people.owner_limits import OwnerLimits as OwnerLimits

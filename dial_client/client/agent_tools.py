@@ -126,9 +126,9 @@ class AgentTools:
         if context is not None and context.agents is not None:
             progress, state = context.agents.begin(context.call_id)
         messages = (_build_task(str(arguments["task"]), context),) if state is None else state.build_history()
-        for at, message in enumerate(messages):
-            if message.pending is None and (state is None or not state.is_stored or at not in state.messages):
-                await progress.store_message(at, message)
+        for index, message in enumerate(messages):
+            if message.pending is None and (state is None or not state.is_stored or index not in state.messages):
+                await progress.store_message(index, message)
         if state is not None and messages[-1].role is Role.ASSISTANT:
             # The agent had ended: only the result of its call was not stored.
             return self._build_answer(agent, messages[-1].text, messages, messages[-1].citations)
@@ -266,8 +266,8 @@ class _ProgressObserver(TurnObserver):
     async def on_message(self, turn: TurnHandle) -> None:
         """Store the messages that are not stored yet."""
         messages, before = turn.recorder.complete_messages, len(turn.recorder.question)
-        for at in range(self._stored, len(messages)):
-            await self._progress.store_message(before + at, messages[at])
+        for index in range(self._stored, len(messages)):
+            await self._progress.store_message(before + index, messages[index])
         self._stored = len(messages)
 
     async def on_held_call(self, turn: TurnHandle) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dial_client.hooks.audit.entries import Origin
 from dial_client.hooks.owners import act_for
-from dial_client.messages.events import Event
+from dial_client.messages.events import discard_event
 from dial_client.messages.message import ToolCallRequest, ToolCallResult
 from dial_client.runtime.deadline import Deadline
 from dial_client.settings.argument_types import check_items, check_types
@@ -16,10 +16,6 @@ from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.taint import Taint
 from dial_client.tools.tool_selection import ToolSnapshots
 from dial_client.turns.turn_keywords import select_tools
-
-
-async def discard_event(event: Event) -> None:
-    """Receive an event of a call that nobody watches."""
 
 
 class CodeMode:

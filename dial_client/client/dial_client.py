@@ -29,7 +29,7 @@ from dial_client.client.client_options import (
     StartKeywords,
 )
 from dial_client.client.client_setup import ClientParts
-from dial_client.client.code_mode import CodeMode, discard_event
+from dial_client.client.code_mode import CodeMode
 from dial_client.client.config_changes import ConfigChanges, ConfigInUse, change_servers, use_config
 from dial_client.conversations.chat_loop import Chat
 from dial_client.hooks import call_context
@@ -40,7 +40,7 @@ from dial_client.hooks.owners import CredentialProvider, act_for, find_owner
 from dial_client.hooks.server_callbacks import Callbacks
 from dial_client.hooks.telemetry.instrument_lookup import find_instruments
 from dial_client.messages.errors import ConfigError, DialError
-from dial_client.messages.events import Event
+from dial_client.messages.events import Event, discard_event
 from dial_client.messages.limits import Limits
 from dial_client.messages.message import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.messages.model import Instruction, ModelSettings, Provider, ToolFormat, ToolFormatHandler

@@ -128,12 +128,12 @@ def _list_argument_lines(pending: PendingApproval, mask: MaskText) -> list[str]:
     return _cut(lines, MAX_LINES, mask)
 
 
-def _cut(lines: list[str], most: int, mask: MaskText) -> list[str]:
+def _cut(lines: list[str], limit: int, mask: MaskText) -> list[str]:
     """Return at most so many lines, each of a limited length, and a last line that counts what is left out."""
     masked = mask("\n".join(lines)).split("\n")
     shown = [
         line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}… ({len(line) - MAX_LINE:,} more characters)"
-        for line in (escape_unseen(line) for line in masked[:most])
+        for line in (escape_unseen(line) for line in masked[:limit])
     ]
-    left_out = len(masked) - most
+    left_out = len(masked) - limit
     return [*shown, f"  … {count_noun(left_out, 'more line')} not shown here"] if left_out > 0 else shown

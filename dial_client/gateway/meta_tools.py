@@ -198,7 +198,7 @@ class MetaTools:
         if problems := list(check.find_problems(arguments)):
             return _fail(f"The arguments do not fit: {'; '.join(problems)}.")
         if params.name == SEARCH_TOOLS:
-            return _say(self._search(arguments.get("query", ""), arguments.get("server", ""), arguments.get("limit")))
+            return _reply(self._search(arguments.get("query", ""), arguments.get("server", ""), arguments.get("limit")))
         if params.name == DESCRIBE_TOOL:
             for name in arguments["names"]:
                 await self._definitions.wait_for(name)
@@ -356,7 +356,7 @@ def _join(names: Iterable[str], max_chars: int) -> str:
     return text if len(text) <= max_chars else f"{text[:max_chars].rpartition(', ')[0]}, …"
 
 
-def _say(text: str) -> CallToolResult:
+def _reply(text: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)])
 
 

@@ -87,7 +87,7 @@ _FOREIGN_SPACE = compile_lazily(r"[^\S ]")
 _MAX_LETTERS = 5
 
 
-def quote_name(name: str, most: int = MAX_NAME, *, notes: bool = True) -> str:
+def quote_name(name: str, limit: int = MAX_NAME, *, notes: bool = True) -> str:
     """Return a name for use in a sentence: without line breaks and invisible characters, and with a visible end.
 
     A plain name is returned unchanged. Any other name is quoted, with escapes for invisible characters and unusual
@@ -95,16 +95,16 @@ def quote_name(name: str, most: int = MAX_NAME, *, notes: bool = True) -> str:
 
     Args:
         name: The name in the configuration or from a server.
-        most: The most characters of the name to show.
+        limit: The most characters of the name to show.
         notes: True to add the length of a shortened name, and its letters outside of ASCII.
     """
-    if _PLAIN_NAME.match(name) and len(name) <= most:
+    if _PLAIN_NAME.match(name) and len(name) <= limit:
         return name
     written = escape_unseen(
-        name[:most].replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+        name[:limit].replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     )
     written = _FOREIGN_SPACE.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", written)
-    end = "…" if len(name) > most else ""
+    end = "…" if len(name) > limit else ""
     quoted = f'"{written}{end}"'
     length = [f"{len(name):,} characters"] if end else []
     return (

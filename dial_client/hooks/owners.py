@@ -1,7 +1,7 @@
 """Whom the program acts for, and what each person has given it: the credentials of servers with ``perUser``.
 
-A door of the program (a turn, a request over HTTP, a call) says for whom it acts; whatever finds a server behind it
-then finds the session of that person. A task that nobody has told acts for nobody, and finds nobody's session.
+Each entry point of the program (a turn, a request over HTTP, a call) sets for whom it acts; code that finds a server
+below it finds the session of that person. A task without such an owner finds the session of no person.
 """
 
 from __future__ import annotations

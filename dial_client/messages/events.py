@@ -201,6 +201,10 @@ Event = (
 Emit = Callable[[Event], Awaitable[None]]
 
 
+async def discard_event(event: Event) -> None:
+    """Receive an event of a call that nobody watches."""
+
+
 def find_type_name(event: Event) -> str:
     """Return the event's name in snake case: ``text_delta``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()

@@ -703,7 +703,7 @@ class JsonToLines:
         """Convert a value that is not a string: its text stays unchanged."""
         depth, in_string, is_escaped = 0, False, False
         while True:
-            for at, char in enumerate(self._held):
+            for index, char in enumerate(self._held):
                 if in_string:
                     in_string = char != '"' or is_escaped
                     is_escaped = char == "\\" and not is_escaped
@@ -714,7 +714,7 @@ class JsonToLines:
                 elif depth and char in "}]":
                     depth -= 1
                 elif not depth and char in ",}":
-                    self._lines.append(self._take(at))
+                    self._lines.append(self._take(index))
                     return
             self._lines.append(self._take(len(self._held)))
             yield

@@ -90,9 +90,9 @@ def build_synonyms() -> Mapping[str, Iterable[str]]:
     return by_stem
 
 
-def split_name(name: str, max_chars: int = MAX_NAME) -> list[str]:
+def split_name(name: str) -> list[str]:
     """Return the words of ``createIssue``, ``create_issue`` or ``create-issue``; for camel case also the whole word."""
-    name = name[:max_chars]
+    name = name[:MAX_NAME]
     if name.islower():
         return find_words(name)
     words: list[str] = []

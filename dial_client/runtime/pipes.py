@@ -24,11 +24,11 @@ class PipeReader:
 
     Args:
         descriptor: The descriptor to read from. `close` has to be called before the descriptor is closed.
-        most: Maximum bytes of a read.
+        limit: Maximum bytes of a read.
     """
 
-    def __init__(self, descriptor: int, most: int) -> None:
-        self._descriptor, self._most = descriptor, most
+    def __init__(self, descriptor: int, limit: int) -> None:
+        self._descriptor, self._limit = descriptor, limit
         # The event loop of asyncio that watches the descriptor; None if none does.
         self._loop: Any = None
         # The task that waits, as a future; None if none waits.
@@ -45,7 +45,7 @@ class PipeReader:
         """
         if not self._watch():
             await anyio.wait_readable(self._descriptor)
-            return os.read(self._descriptor, self._most)
+            return os.read(self._descriptor, self._limit)
         if self._unclaimed is None:
             self._waiter = self._loop.create_future()
             try:
@@ -97,7 +97,7 @@ class PipeReader:
             self.close()  # what arrives stays in the pipe until a task wants it: the other side shall wait
             return
         try:
-            self._unclaimed = os.read(self._descriptor, self._most)
+            self._unclaimed = os.read(self._descriptor, self._limit)
         except BlockingIOError:
             return
         except OSError as error:

@@ -68,9 +68,9 @@ def find_nearest_by_words(name: str, known: Iterable[str]) -> str:
 
     names, words = list(known), _split_words(name)
     shared = {candidate: len(words & _split_words(candidate)) for candidate in names}
-    most = max(shared.values(), default=0)
-    if most * 2 >= len(words) and most:
-        best = (candidate for candidate in names if shared[candidate] == most)
+    most_shared = max(shared.values(), default=0)
+    if most_shared * 2 >= len(words) and most_shared:
+        best = (candidate for candidate in names if shared[candidate] == most_shared)
         return max(best, key=lambda candidate: SequenceMatcher(None, name[:60], candidate[:60]).ratio())
     return next(iter(get_close_matches(name[:60], names, n=1, cutoff=0.6)), "")
 

@@ -67,10 +67,10 @@ class Grammar:
         self._begin(schema)
         return self._add(name, self._build_object(schema, name, 0))
 
-    def add_value(self, schema: Mapping[str, Any], name: str) -> str:
-        """Add rules for values that satisfy a schema, and return the symbol for them; `name` is as for `add_object`."""
+    def add_answer(self, schema: Mapping[str, Any]) -> str:
+        """Add rules for an answer that satisfies a schema, and return the symbol for it."""
         self._begin(schema)
-        return self._build_value(schema, name, 0)
+        return self._build_value(schema, "answer", 0)
 
     def add_calls(self, tools: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
         """Add a rule for the arguments of each tool, and return the body of a rule for a call of any of them.

@@ -241,18 +241,15 @@ class HostFile:
     """True for a file in the working folder, which is not trusted."""
 
 
-def find_host_files(
-    folder: Path, environ: Mapping[str, str] = os.environ, platform: str = sys.platform
-) -> Iterator[HostFile]:
+def find_host_files(folder: Path, environ: Mapping[str, str] = os.environ) -> Iterator[HostFile]:
     """Yield the configuration files of other hosts that exist.
 
     Args:
         folder: The working folder.
         environ: The environment, which defines the home folder.
-        platform: A value of `sys.platform`.
     """
     for host in HOSTS.values():
-        files = [HostFile(host, path, is_of_folder=False) for path in list_user_paths(host, environ, platform)]
+        files = [HostFile(host, path, is_of_folder=False) for path in list_user_paths(host, environ, sys.platform)]
         files += [HostFile(host, folder / name, is_of_folder=True) for name in host.folder_files]
         # Unlike `Path.is_file`, this is False for a file in a folder that cannot be read.
         yield from (file for file in files if os.path.isfile(file.path))  # noqa: PTH113

@@ -152,7 +152,6 @@ def _with_tilde(path: Path) -> str:
 def load_policy(
     source: Policy | str | os.PathLike[str] | list[Any] | Mapping[str, Any] | None,
     *,
-    environ: Mapping[str, str] | None = None,
     folder: str | os.PathLike[str] = "",
 ) -> Policy:
     """Return the rules of a file, or of the parsed content of such a file.
@@ -161,7 +160,6 @@ def load_policy(
 
     Args:
         source: The rules, the file's path, or its parsed content; None for no rules.
-        environ: Replaces the environment of this process.
         folder: The base of relative paths, and the value of ``${workspaceFolder}``; by default the current folder.
 
     Raises:
@@ -181,7 +179,7 @@ def load_policy(
         if "policy" not in found:
             return ()
         node = found["policy"]
-    return read_policy(node, build_variables(environ, folder))
+    return read_policy(node, build_variables(None, folder))
 
 
 def read_untrusted(node: Node) -> tuple[str, ...]:

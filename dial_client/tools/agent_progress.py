@@ -74,7 +74,7 @@ class AgentState:
         A call that goes on, because it waits for approval or is that of an agent, has a result that waits. Such results
         come last.
         """
-        history = [self.messages[at] for at in sorted(self.messages)]
+        history = [self.messages[index] for index in sorted(self.messages)]
         last = next((message for message in reversed(history) if message.tool_calls), None)
         answered = {message.tool_call_id for message in history[history.index(last) :]} if last is not None else set()
         calls = () if last is None else last.tool_calls
@@ -163,9 +163,9 @@ class AgentProgress:
         agents = {} if state is None else state.agents
         return AgentProgress(self.store, agents, (*self.path, call_id), self.decisions), state
 
-    async def store_message(self, at: int, message: Message) -> None:
+    async def store_message(self, index: int, message: Message) -> None:
         """Store a message of the turn, with its place in it."""
-        await self._store(lambda: {"at": at, "message": message.to_dict()})
+        await self._store(lambda: {"at": index, "message": message.to_dict()})
 
     async def store_result(self, result: Message) -> None:
         """Store the result of a call before its round has ended."""

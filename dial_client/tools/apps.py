@@ -9,7 +9,7 @@ from typing import Any
 
 from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.errors import ServerError
-from dial_client.messages.events import Event
+from dial_client.messages.events import discard_event
 from dial_client.messages.mcp_apps import AppResource, build_error_result
 from dial_client.messages.message import ToolCallRequest
 from dial_client.runtime.deadline import Deadline
@@ -73,7 +73,7 @@ class Apps:
         taint = Taint((f"{server}/{tool}",)) if is_untrusted(connection) else None
         executor = self._executor.derive(lambda: Catalog(routes=routes), CallScope(taint=taint), origin or Origin())
         request = ToolCallRequest(f"app_{secrets.token_hex(8)}", spec.name, dict(arguments))
-        result = await executor.execute(request, _discard, Deadline(self._executor.limits.timeout))
+        result = await executor.execute(request, discard_event, Deadline(self._executor.limits.timeout))
         sent = result.app.result if result.app is not None else None
         return dict(sent) if sent is not None else build_error_result(result.error or "The call failed.")
 
@@ -82,7 +82,3 @@ class Apps:
         connection = self._connections.get(server)
         definition = next((listed for listed in connection.tools if listed.name == tool), None) if connection else None
         return definition.model_dump(mode="json", by_alias=True, exclude_none=True) if definition is not None else None
-
-
-async def _discard(event: Event) -> None:
-    pass

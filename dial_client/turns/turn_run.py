@@ -591,7 +591,7 @@ def open_code_offer(
     """Return the `CodeOffer` of a turn in code mode, which prepares the sandbox if asked; None for any other turn."""
     if not services.model.format.runs_code:
         return None
-    from dial_client.tools.snippets.code_offer import CodeOffer  # loaded only in code mode
+    from dial_client.tools.snippets.run_code import CodeOffer  # loaded only in code mode
 
     hidden = [tool.name for tool in services.client_tools]
     return CodeOffer(services.open_sandbox(), tools, hidden, messages, prepares=prepares)

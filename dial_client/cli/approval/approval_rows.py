@@ -306,15 +306,17 @@ def _mark(mark: str, text: str) -> UnwrappedLine:
 def fold(lines: Iterable[UnwrappedLine], columns: int, limit: int | None) -> list[Row]:
     """Return lines in rows of at most `columns` columns; after `limit` rows, a further row counts what is left out."""
     lines, rows = list(lines), list[Row]()
-    for at, line in enumerate(lines):
+    for index, line in enumerate(lines):
         room = max(2, columns - max(count_cells(line.label + line.first), count_cells(line.further)))
         # Measure only as much of a very long line as can be shown: one letter with its marks per column.
         end = len(line.text) if limit is None else (limit - len(rows) + 1) * room * (MAX_MARKS + 1)
         label, begin = line.label, line.first
         for number, (piece, left) in enumerate(_split_line(line.text[:end], room)):
             if len(rows) == limit:
-                rest = len(lines) - at - (1 if number else 0)
-                left_out = len(piece) + left + len(line.text[end:]) + sum(len(later.text) for later in lines[at + 1 :])
+                rest = len(lines) - index - (1 if number else 0)
+                left_out = (
+                    len(piece) + left + len(line.text[end:]) + sum(len(later.text) for later in lines[index + 1 :])
+                )
                 counted = f"{rest:,} more lines, " if rest else ""
                 counted += f"{left_out:,} {'' if rest else 'more '}characters"
                 return [*rows, Row(f"  … {counted} · {UNFOLDS}", "note")]
@@ -344,13 +346,13 @@ def _split_line(line: str, columns: int) -> Iterator[tuple[str, int]]:
     """Yield a line in pieces no wider than `columns`, each with the number of characters after it."""
     line = escape_marks(line.expandtabs(4))
     start = used = space = 0
-    for at, char in enumerate(line):
+    for index, char in enumerate(line):
         cells = count_cells(char)
         if used + cells > max(columns, 2):
-            end = space if space > start and at - space < columns // 3 else at
+            end = space if space > start and index - space < columns // 3 else index
             yield line[start:end], len(line) - end
-            start, used = end, count_cells(line[end:at])
+            start, used = end, count_cells(line[end:index])
         if char == " ":
-            space = at + 1
+            space = index + 1
         used += cells
     yield line[start:], 0

@@ -90,7 +90,7 @@ class BoxFrame:
             return rows
         self._page = shown = max(1, room - 1)
         self._last_first = len(rows) - shown
-        current = next((at for at, row in enumerate(rows) if row.is_current), None)
+        current = next((index for index, row in enumerate(rows) if row.is_current), None)
         if self._follows and current is not None:
             self._first = max(0, current - shown // 2)
         self._follows = False

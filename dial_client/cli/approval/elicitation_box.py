@@ -81,8 +81,8 @@ class ElicitationBox:
         return self.frame.render(columns, height, self._format_title, f"while it runs {tool}", self.keys, self._build)
 
     def _format_title(self, columns: int) -> str:
-        wish = " asks you" if self.form is not None else " wants you to open an address"
-        return fit_name(self.request.server, max(10, columns - len(wish))) + wish
+        wording = " asks you" if self.form is not None else " wants you to open an address"
+        return fit_name(self.request.server, max(10, columns - len(wording))) + wording
 
     def _build(self, columns: int, _: int) -> list[Row]:
         rows = []

@@ -100,7 +100,7 @@ async def _choose(call: ToolCallRequest, screen: CommandScreen) -> str | None:
     names = list(call.arguments)
     if len(names) <= 1:
         return names[0] if names else None
-    keys = {str(at): to_one_line(escape_unseen(name), 30) for at, name in enumerate(names[:MAX_NUMBER], 1)}
+    keys = {str(number): to_one_line(escape_unseen(name), 30) for number, name in enumerate(names[:MAX_NUMBER], 1)}
     shown = SEPARATOR.join(f"{key} {name}" for key, name in keys.items())
     key = await screen.ask_key([shown], "Which argument?", keys | {ESCAPE: "none"})
     return None if key == ESCAPE else names[int(key) - 1]

@@ -55,9 +55,9 @@ def find_prompt_words(words: Sequence[str], command: str = "") -> list[int]:
     return [index for index, is_option in _sort_words(words, command) if not is_option]
 
 
-def find_option_words(words: Sequence[str], command: str = "") -> list[int]:
-    """Return the indexes of the options of a command, up to ``--``, without those of their values."""
-    return [index for index, is_option in _sort_words(words, command) if is_option]
+def find_option_words(words: Sequence[str]) -> list[int]:
+    """Return the indexes of the options of `dial-chat`, up to ``--``, without those of their values."""
+    return [index for index, is_option in _sort_words(words, "") if is_option]
 
 
 def _sort_words(words: Sequence[str], command: str) -> Iterator[tuple[int, bool]]:

@@ -206,14 +206,12 @@ class InputLine:
     Args:
         on_submit: Is called with each input that is sent.
         on_steer: Is called with an input for the running turn; returns False if no turn is running.
-        completer: Proposes completions.
         history: The file of the history; None to keep the history for this run only.
     """
 
     def __init__(
         self,
         on_submit: Callable[[UserInput], None],
-        completer: Completer | None = None,
         history: Path | None = None,
         on_steer: Callable[[UserInput], bool] = lambda _: False,
     ) -> None:
@@ -225,7 +223,6 @@ class InputLine:
         self.buffer = Buffer(
             name=DEFAULT_BUFFER,
             history=InputHistory(history, self.pasted.unfold_for_history),
-            completer=completer,
             complete_while_typing=Condition(self._completes_while_typing),
             enable_history_search=False,
             multiline=True,

@@ -129,8 +129,8 @@ class _LoginBox:
         return self.frame.render(columns, height, self._format_title, "", _KEYS, self._build)
 
     def _format_title(self, columns: int) -> str:
-        wish = " wants you to log in"
-        return fit_name(self.request.server, max(10, columns - len(wish))) + wish
+        wording = " wants you to log in"
+        return fit_name(self.request.server, max(10, columns - len(wording))) + wording
 
     def _build(self, columns: int, _: int) -> list[Row]:
         lines = [UnwrappedLine(self.request.origin, label="at        ", further=" " * 10)]

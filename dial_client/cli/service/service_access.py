@@ -20,9 +20,8 @@ from dial_client.serve.people.authentication import (
     ProxyUsers,
     TokenAuthenticator,
 )
-from dial_client.serve.people.identity_provider import IdentityProvider
+from dial_client.serve.people.identity_provider import IdentityProvider, OidcTokens
 from dial_client.serve.people.oidc_login import OidcLogin
-from dial_client.serve.people.oidc_tokens import OidcTokens
 from dial_client.serve.security import check_token, is_loopback
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore

@@ -104,7 +104,9 @@ def _decode(image: ImagePart) -> bytes | None:
 
 def _encode_for_kitty(data: bytes, size: str) -> str:
     text = base64.b64encode(data).decode()
-    chunks = [text[at : at + CHUNK] for at in range(0, len(text), CHUNK)]
+    chunks = [text[index : index + CHUNK] for index in range(0, len(text), CHUNK)]
     last = len(chunks) - 1
     first = f"a=T,f=100,q=2,{size},"
-    return "".join(f"\x1b_G{'' if at else first}m={int(at < last)};{chunk}\x1b\\" for at, chunk in enumerate(chunks))
+    return "".join(
+        f"\x1b_G{'' if index else first}m={int(index < last)};{chunk}\x1b\\" for index, chunk in enumerate(chunks)
+    )

@@ -206,7 +206,7 @@ def resume_drawing(application: Application[None]) -> Iterator[None]:
 
 def _measure_width(row: Any) -> int:
     """Return the columns of a row up to its last character; a wide character takes two columns."""
-    return max((at + max(1, cell.width) for at, cell in row.items() if cell.char.strip()), default=0)
+    return max((column + max(1, cell.width) for column, cell in row.items() if cell.char.strip()), default=0)
 
 
 class ScreenOutput(KeyReportingOutput):

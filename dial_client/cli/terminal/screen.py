@@ -289,7 +289,7 @@ class Screen:
 
         def format_input(columns: int) -> str:
             lines = sanitize(user_input.shown).splitlines() or [""]
-            shown = (break_line(f"{'  ' if at else '> '}{line}", columns, 2) for at, line in enumerate(lines))
+            shown = (break_line(f"{'  ' if index else '> '}{line}", columns, 2) for index, line in enumerate(lines))
             return "\n".join(["", *(style(row, self.theme.strong) for row in "\n".join(shown).split("\n"))])
 
         self._print_outside_answer(format_input)
@@ -525,9 +525,9 @@ class Screen:
 
     def _pop_queued(self) -> UserInput | None:
         """Remove the latest queued message, and return it. A None, which ends the conversation, stays in the queue."""
-        for at in range(len(self._sent) - 1, -1, -1):
-            if (taken := self._sent[at]) is not None:
-                del self._sent[at]
+        for index in range(len(self._sent) - 1, -1, -1):
+            if (taken := self._sent[index]) is not None:
+                del self._sent[index]
                 self._show_queue()
                 return taken
         return None

@@ -113,7 +113,7 @@ class TurnView(TurnSink):
         self._chars, self._follows_call = 0, False
         self._screen.live.is_waiting = bool(self._screen.live.starting)
         Thread(target=_prepare_rendering, daemon=True).start()
-        self._say("Waiting for servers…" if self._screen.live.is_waiting else "Sending…")
+        self._show_activity("Waiting for servers…" if self._screen.live.is_waiting else "Sending…")
 
     def end(self) -> None:
         """End a turn, whatever its outcome, and remove it from the live area."""
@@ -165,7 +165,7 @@ class TurnView(TurnSink):
             case ReasoningDelta(text):
                 self._think(text)
             case StatusChanged(text):
-                self._say(text)
+                self._show_activity(text)
             case ToolCallStarted():
                 self._start_call(event)
             case ToolCallProgress(call_id, progress, total, message) if call_id in self._running:
@@ -180,7 +180,7 @@ class TurnView(TurnSink):
             case Finished(turn):
                 self._finish(turn)
 
-    def _say(self, text: str) -> None:
+    def _show_activity(self, text: str) -> None:
         self._screen.live.activity = Activity(text, self._begun, self._chars // CHARS_PER_TOKEN)
         self._screen.refresh()
 
@@ -194,7 +194,7 @@ class TurnView(TurnSink):
             self._print_part(final, is_call=False)
         live = self._screen.live
         live.draft = self._stream.draft
-        self._say(live.activity.text if live.activity else "Writing…")
+        self._show_activity(live.activity.text if live.activity else "Writing…")
 
     def _end_answer(self) -> None:
         stream, self._stream = self._stream, None
@@ -236,7 +236,7 @@ class TurnView(TurnSink):
     def _think(self, text: str) -> None:
         self._chars += len(text)
         if not self._shows_reasoning:
-            self._say("Thinking…")
+            self._show_activity("Thinking…")
             return
         self._reasoning = self._reasoning or SafeStream()
         self._thought += self._reasoning.feed(text)
@@ -294,7 +294,7 @@ class TurnView(TurnSink):
             self._show_images(result.content)
         if self._running:
             names = [call.name for call in self._running.values()]
-            self._say(f"Waiting for {names[0] if len(names) == 1 else f'{len(names)} calls'}…")
+            self._show_activity(f"Waiting for {names[0] if len(names) == 1 else f'{len(names)} calls'}…")
 
     def _show_images(self, content: Content) -> None:
         """Show the images of a result or an answer, or print where they were saved."""

@@ -120,7 +120,7 @@ def _build_grammar(tools: Sequence[ToolSpec], *, bare: bool, answer_schema: Mapp
     calls = rf'{call} ( "\n" {call} )*'
     text = rf'[^{_NOT_TEXT}] ( [^<] | "<" [^t] | "<t" [^o] )*'
     if answer_schema is not None:
-        return rules.to_text(f"{calls} | {rules.add_value(answer_schema, 'answer')}")
+        return rules.to_text(f"{calls} | {rules.add_answer(answer_schema)}")
     replies = [calls, f"{text} ( {calls} )?", *([object_] if bare else [])]
     return rules.to_text(" | ".join(replies))
 

@@ -134,7 +134,7 @@ def _build_grammar(tools: Sequence[ToolSpec], answer_schema: Mapping[str, Any] |
     line = r"[^\n] [^\n]*"
     call = f'"Action: " ( {calls} )'
     text = rf'{line} ( "\n" "\n"? {line} )*'
-    answer = f'"Final Answer: " {text if answer_schema is None else rules.add_value(answer_schema, "answer")}'
+    answer = f'"Final Answer: " {text if answer_schema is None else rules.add_answer(answer_schema)}'
     return rules.to_text(rf'"Thought: " {line} "\n" ( {call} | {answer} )')
 
 

@@ -114,7 +114,7 @@ def build_text_request(messages: Iterable[Message], instructions: str, stop: tup
 def build_json_grammar(schema: Mapping[str, Any]) -> str:
     """Return the grammar of replies that are JSON values of a schema."""
     rules = Grammar()
-    return rules.to_text(rules.add_value(schema, "answer"))
+    return rules.to_text(rules.add_answer(schema))
 
 
 class ToolText:

@@ -48,9 +48,9 @@ def parse_run_input(body: Mapping[str, Any]) -> ChatRequest:
     return ChatRequest(
         chat,
         run,
-        content="" if question is None else parse_parts(_to_parts(question.get("content")), "messages"),
+        content="" if question is None else parse_parts(_to_parts(question.get("content"))),
         earlier=sum(message.get("role") == "user" for message in earlier),
-        tools=collect_tools(_parse_tool(tool, f"tools[{at}]") for at, tool in enumerate(read_list(body, "tools"))),
+        tools=collect_tools(_parse_tools(read_list(body, "tools"))),
         results=results,
         keeps_running=keeps_running,
         contexts=contexts,
@@ -58,10 +58,12 @@ def parse_run_input(body: Mapping[str, Any]) -> ChatRequest:
     )
 
 
-def _parse_tool(tool: Any, path: str) -> ToolSpec:
-    if not isinstance(tool, Mapping):
-        raise build_error(path, "must be an object")
-    return parse_tool(tool.get("name"), tool.get("description"), tool.get("parameters"), path)
+def _parse_tools(tools: Sequence[Any]) -> Iterator[ToolSpec]:
+    for index, tool in enumerate(tools):
+        path = f"tools[{index}]"
+        if not isinstance(tool, Mapping):
+            raise build_error(path, "must be an object")
+        yield parse_tool(tool.get("name"), tool.get("description"), tool.get("parameters"), path)
 
 
 def _find_results(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Message]]:

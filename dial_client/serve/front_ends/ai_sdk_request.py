@@ -42,7 +42,7 @@ def parse_ai_sdk_request(body: Mapping[str, Any]) -> ChatRequest:
     before = messages[-2:-1]
     return ChatRequest(
         chat,
-        content=parse_parts([part for part in parts if part], "messages"),
+        content=parse_parts([part for part in parts if part]),
         earlier=sum(message.get("role") == "user" for message in messages[:-1]),
         tools=tools,
         results={id_: result for message in before for id_, result in _find_results(message)},

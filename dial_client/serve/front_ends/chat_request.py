@@ -56,15 +56,15 @@ class ChatRequest:
         return tuple(replace(result, tool_call_id=id_) for id_, result in shown.items() if result is not None)
 
 
-def parse_parts(parts: Sequence[Mapping[str, Any]], path: str) -> Content:
+def parse_parts(parts: Sequence[Mapping[str, Any]]) -> Content:
     """Parse the parts of a message, in the form of OpenAI's API; one text alone is a string.
 
     Raises:
         HttpError: They are not valid, or empty.
     """
-    content = parse_content(parts, path)
+    content = parse_content(parts, "messages")
     if not content:
-        raise HttpError(400, f"{path} must not be empty", "empty_message", param=path)
+        raise HttpError(400, "messages must not be empty", "empty_message", param="messages")
     is_text = len(parts) == 1 and parts[0].get("type") == "text"
     return str(parts[0]["text"]) if is_text else content
 

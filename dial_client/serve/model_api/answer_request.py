@@ -136,30 +136,29 @@ def parse_tool(name: Any, description: Any, parameters: Any, path: str) -> ToolS
     return ToolSpec(to_tool_name(name), text, fit.schema, tool=name, original_schema=parameters)
 
 
-def collect_tools(specs: Iterable[ToolSpec], path: str = "tools") -> tuple[ToolSpec, ...]:
+def collect_tools(specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
     """Return the tools of a request.
 
     Raises:
         HttpError: There are too many, or two have the same name.
     """
     tools: dict[str, ToolSpec] = {}
-    for at, spec in enumerate(specs):
-        if at >= MAX_TOOLS:
-            raise build_error(path, f"must be a list of at most {MAX_TOOLS:,} tools")
+    for index, spec in enumerate(specs):
+        if index >= MAX_TOOLS:
+            raise build_error("tools", f"must be a list of at most {MAX_TOOLS:,} tools")
         if spec.name in tools:
-            raise build_error(f"{path}[{at}]", f"has the name of another tool: {spec.tool}")
+            raise build_error(f"tools[{index}]", f"has the name of another tool: {spec.tool}")
         tools[spec.name] = spec
     return tuple(tools.values())
 
 
-def check_choice(choice: str | None, tools: Sequence[ToolSpec], server_tools: Sequence[ToolSpec], path: str) -> None:
+def check_choice(choice: str | None, tools: Sequence[ToolSpec], server_tools: Sequence[ToolSpec]) -> None:
     """Check that a tool that the model has to call is offered.
 
     Args:
         choice: `ModelSettings.tool_choice`.
         tools: The client's own tools.
         server_tools: The tools of the servers.
-        path: The path of the choice in the request, for error messages.
 
     Raises:
         HttpError: There is no tool of this name.
@@ -167,7 +166,8 @@ def check_choice(choice: str | None, tools: Sequence[ToolSpec], server_tools: Se
     if choice in (None, *ToolChoice):
         return
     if not any(choice == tool.name for tool in (*tools, *server_tools)):
-        raise build_error(path, "names a tool that is neither in tools nor a tool of this server's MCP servers")
+        problem = "names a tool that is neither in tools nor a tool of this server's MCP servers"
+        raise build_error("tool_choice", problem)
 
 
 def parse_call(id_: Any, name: Any, text: Any, path: str) -> ToolCallRequest:

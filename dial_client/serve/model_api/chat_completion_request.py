@@ -76,10 +76,10 @@ def parse_request(
         raise build_error("messages", "must be a list with at least one message")
     tools = _parse_tools(read_list(body, "tools"))
     settings = _parse_settings(body)
-    check_choice(settings.tool_choice, tools, server_tools, "tool_choice")
+    check_choice(settings.tool_choice, tools, server_tools)
     answer = AnswerRequest(
         model,
-        tuple(_parse_message(message, f"messages[{at}]") for at, message in enumerate(messages)),
+        tuple(_parse_message(message, f"messages[{index}]") for index, message in enumerate(messages)),
         tools,
         settings,
         stream=read_flag(body, "stream", default=False),
@@ -135,7 +135,7 @@ def _parse_response_format(format_: Any) -> Mapping[str, Any] | None:
 
 
 def _parse_tools(tools: Sequence[Any]) -> tuple[ToolSpec, ...]:
-    return collect_tools(_parse_tool(tool, f"tools[{at}]") for at, tool in enumerate(tools))
+    return collect_tools(_parse_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools))
 
 
 def _parse_tool(tool: Any, path: str) -> ToolSpec:
@@ -162,7 +162,7 @@ def _parse_message(message: Any, path: str) -> Message:
     calls = message.get("tool_calls") or [] if role is Role.ASSISTANT else []
     if not isinstance(calls, list):
         raise build_error(f"{path}.tool_calls", "must be a list of calls")
-    requests = tuple(_parse_tool_call(call, f"{path}.tool_calls[{at}]") for at, call in enumerate(calls))
+    requests = tuple(_parse_tool_call(call, f"{path}.tool_calls[{index}]") for index, call in enumerate(calls))
     return Message(role, content, requests)
 
 

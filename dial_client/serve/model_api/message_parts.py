@@ -67,8 +67,8 @@ def parse_content(content: Any, path: str) -> Content:
     if not isinstance(content, Sequence):
         raise build_error(path, "must be a string or a list of parts")
     return tuple(
-        _parse_part(part, f"{path}[{at}]")
-        for at, part in enumerate(content)
+        _parse_part(part, f"{path}[{index}]")
+        for index, part in enumerate(content)
         # The model's own reasoning, which clients send back: endpoints accept only what they have signed themselves.
         if not (isinstance(part, Mapping) and part.get("type") in _REASONING)
     )

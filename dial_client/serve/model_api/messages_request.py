@@ -94,7 +94,7 @@ def parse_request(
     """
     tools, left_out = _parse_tools(read_list(body, "tools"))
     choice = _parse_tool_choice(body.get("tool_choice"))
-    check_choice(choice, tools, server_tools, "tool_choice")
+    check_choice(choice, tools, server_tools)
     messages, unknown = _parse_messages(body, server_tools)
     output = read_object(body, "output_config")
     thinking = read_object(body, "thinking")
@@ -138,13 +138,13 @@ def _parse_tools(tools: Sequence[Any]) -> tuple[tuple[ToolSpec, ...], list[str]]
     """Return the client's own tools, and the tools that are left out."""
     specs = []
     left_out = []
-    for at, tool in enumerate(tools):
+    for index, tool in enumerate(tools):
         definition = to_object(tool)
         if definition.get("type") in (None, "custom"):
             description, schema = definition.get("description"), definition.get("input_schema")
-            specs.append(parse_tool(definition.get("name"), description, schema, f"tools[{at}]"))
+            specs.append(parse_tool(definition.get("name"), description, schema, f"tools[{index}]"))
         else:
-            left_out.append(f"tools[{at}] ({to_text(definition['type'])})")
+            left_out.append(f"tools[{index}] ({to_text(definition['type'])})")
     return collect_tools(specs), left_out
 
 
@@ -169,7 +169,7 @@ def _parse_budget(thinking: Mapping[str, Any]) -> Thinking | None:
     if thinking.get("type") != "enabled":
         return None
     budget = read_count(thinking.get("budget_tokens"), "thinking.budget_tokens")
-    return next((level for most, level in _BUDGETS if budget is not None and budget <= most), "high")
+    return next((level for limit, level in _BUDGETS if budget is not None and budget <= limit), "high")
 
 
 def _parse_format(format_: Any) -> Mapping[str, Any] | None:
@@ -191,8 +191,8 @@ def _parse_messages(
     reader = _MessageReader(server_tools)
     if system := body.get("system"):
         reader.add_system(system, "system")
-    for at, message in enumerate(messages):
-        path = f"messages[{at}]"
+    for index, message in enumerate(messages):
+        path = f"messages[{index}]"
         content = to_object(message).get("content")
         match to_object(message).get("role"):
             case "system":
@@ -307,7 +307,7 @@ def _read_blocks(content: Any, path: str) -> list[tuple[Mapping[str, Any], str]]
     """Return the blocks of a message with their paths."""
     if content is not None and not isinstance(content, list):
         raise build_error(path, "must be a text or a list of blocks")
-    blocks = [(block, f"{path}[{at}]") for at, block in enumerate(to_list(content))]
+    blocks = [(block, f"{path}[{index}]") for index, block in enumerate(to_list(content))]
     for block, place in blocks:
         if not isinstance(block, Mapping):
             raise build_error(place, "must be a block with a type")

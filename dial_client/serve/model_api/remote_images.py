@@ -107,8 +107,8 @@ class ImageFetcher:
 def _find_places(value: Any, path: str) -> Iterator[tuple[dict[str, Any], str, str]]:
     """Yield the place of each URL of an image: the object, the key, and the path for messages."""
     if isinstance(value, list):
-        for at, item in enumerate(value):
-            yield from _find_places(item, f"{path}[{at}]")
+        for index, item in enumerate(value):
+            yield from _find_places(item, f"{path}[{index}]")
     elif isinstance(value, dict):
         for key in ("image_url", "url"):
             if isinstance(url := value.get(key), str) and url[:8].lower().startswith(("http://", "https://")):

@@ -85,11 +85,11 @@ class ResponseStore:
             HttpError: A response is not kept any more.
         """
         resolved = []
-        for at, item in enumerate(items):
+        for index, item in enumerate(items):
             reference = to_object(item)
             # An item with an id alone is a reference too.
             is_reference = reference.get("type") == "item_reference" or set(reference) == {"id"}
-            resolved.append(await self._find_item(owner, to_text(reference.get("id")), at) if is_reference else item)
+            resolved.append(await self._find_item(owner, to_text(reference.get("id")), index) if is_reference else item)
         return resolved
 
     async def list_items(self, owner: str, response_id: Any) -> list[Any]:
@@ -109,12 +109,12 @@ class ResponseStore:
             response_id = kept.previous
         return [item for part in reversed(parts) for item in part]
 
-    async def _find_item(self, owner: str, id_: str, at: int) -> Any:
+    async def _find_item(self, owner: str, id_: str, index: int) -> Any:
         match = _ITEM_ID.fullmatch(id_)
         kept = await self._find(owner, match[1]) if match else None
         if kept is None or match is None or int(match[2]) >= len(kept.output):
             message = f"the item {id_!r} is not here, or not any more: send the item itself, or a request without store"
-            raise HttpError(404, message, "item_not_found", param=f"input[{at}]")
+            raise HttpError(404, message, "item_not_found", param=f"input[{index}]")
         return kept.output[int(match[2])]
 
     def _remember(self, key: str, kept: _Kept) -> None:

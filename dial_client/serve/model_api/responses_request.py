@@ -129,7 +129,7 @@ def parse_request(
     if allowed is not None:
         specs = tuple(spec for spec in specs if tools.by_key[spec.tool].name in allowed)
         hidden = frozenset(tool.name for tool in server_tools if {tool.name, tool.server}.isdisjoint(allowed))
-    check_choice(choice, specs, server_tools, "tool_choice")
+    check_choice(choice, specs, server_tools)
     messages, unknown = _parse_items(items, server_tools)
     if (instructions := body.get("instructions")) not in (None, ""):
         messages = (Message(Role.SYSTEM, _parse_content(instructions, "instructions")), *messages)
@@ -201,8 +201,8 @@ def _parse_tools(tools: Sequence[Any]) -> _Tools:
     specs: list[ToolSpec] = []
     by_key: dict[str, ClientTool] = {}
     left_out: list[str] = []
-    for at, tool in enumerate(tools):
-        path = f"tools[{at}]"
+    for index, tool in enumerate(tools):
+        path = f"tools[{index}]"
         definition = to_object(tool)
         match definition.get("type"):
             case "function" | "custom":
@@ -272,8 +272,8 @@ def _parse_items(items: Sequence[Any], server_tools: Sequence[ToolSpec]) -> tupl
     """Return the messages of the conversation, and the items that have no effect."""
     history = RequestHistory(server_tools)
     unknown = []
-    for at, item in enumerate(items):
-        path = f"input[{at}]"
+    for index, item in enumerate(items):
+        path = f"input[{index}]"
         if not isinstance(item, Mapping):
             raise build_error(path, "must be an item of the conversation")
         kind = item.get("type") or ("message" if "role" in item else None)
@@ -332,7 +332,7 @@ def _parse_content(content: Any, path: str) -> Content:
         return content or ""
     if not isinstance(content, list):
         raise build_error(path, "must be a text or a list of parts")
-    return tuple(_parse_part(part, f"{path}[{at}]") for at, part in enumerate(content))
+    return tuple(_parse_part(part, f"{path}[{index}]") for index, part in enumerate(content))
 
 
 def _parse_part(part: Any, path: str) -> Part:

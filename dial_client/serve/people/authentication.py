@@ -1,6 +1,6 @@
 """Who sends a request, and what for: the one token of ``serve``, tokens of several persons, and the interface for all.
 
-Persons of an OpenID provider are in `oidc_tokens`.
+Persons of an OpenID provider are in `identity_provider`.
 
 An `Authenticator` answers for the whole service, or for `/mcp` alone. It may name authorization servers: clients of
 `/mcp` then find them as RFC 9728 says, by the header ``WWW-Authenticate`` of a refused request, or at

@@ -92,10 +92,10 @@ class Peers:
     async def _notify(self, text: str, to: str = "", unlock: tuple[int, int] | None = None) -> None:
         if len(text) > MAX_CHARS:
             raise DialError("the message is too long for the other processes")
-        chunks = [text[at : at + CHUNK] for at in range(0, len(text), CHUNK)]
+        chunks = [text[index : index + CHUNK] for index in range(0, len(text), CHUNK)]
         self._sent += 1
         # The numbers also keep chunks apart that are the same: PostgreSQL sends equal ones of a transaction once.
-        payloads = [f"{self._id} {self._sent} {at} {len(chunks)} {chunk}" for at, chunk in enumerate(chunks)]
+        payloads = [f"{self._id} {self._sent} {index} {len(chunks)} {chunk}" for index, chunk in enumerate(chunks)]
         unlocks = ", pg_advisory_unlock($3, $4)" if unlock is not None else ""
         statement = f"SELECT pg_notify($1, payload){unlocks} FROM unnest($2::text[]) AS payload"  # noqa: S608
         await self._execute(statement, f"{CHANNEL}_{to}" if to else CHANNEL, payloads, *(unlock or ()))
@@ -196,8 +196,8 @@ class Peers:
     def _on_notification(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
         """Receive the message that ends with this notification of another process."""
         try:
-            sender, number, at, count, chunk = payload.split(" ", 4)
-            position, last = int(at), int(count) - 1
+            sender, number, index, count, chunk = payload.split(" ", 4)
+            position, last = int(index), int(count) - 1
         except ValueError:
             log.warning("notification_invalid")  # from another program
             return

@@ -61,7 +61,7 @@ class RemoteTurns:
         self._readers: WeakValueDictionary[str, RemoteReader] = WeakValueDictionary()
         # For each reader of a turn of this process, until when it is sent to.
         self._served: dict[str, float] = {}
-        # The requests to stop a turn that no process has taken yet.
+        # The requests to stop a turn that no process has stopped yet.
         self._stops: dict[str, anyio.Event] = {}
         peers.handle(read=self._on_read, events=self._on_events, stop=self._on_stop, stopped=self._on_stopped)
         peers.handle(connected=self._on_connected)
@@ -75,15 +75,15 @@ class RemoteTurns:
         turn, is_running = await self._store.read_turn(conversation_id)
         if not is_running:
             return True
-        request, taken = secrets.token_hex(8), anyio.Event()
-        self._stops[request] = taken
+        request, stopped = secrets.token_hex(8), anyio.Event()
+        self._stops[request] = stopped
         try:
             await self._peers.send("stop", {"turn": turn, "request": request})
             with anyio.move_on_after(REQUEST_TIMEOUT):
-                await taken.wait()
+                await stopped.wait()
         finally:
             del self._stops[request]
-        return taken.is_set() or await self._find_holder(conversation_id) != (turn, True)
+        return stopped.is_set() or await self._find_holder(conversation_id) != (turn, True)
 
     async def find_events(self, conversation_id: str, turn: str, after: int) -> AsyncGenerator[str, None] | None:
         """Return the encoded events of a turn after a position, as `stream_turn` does; None if they are not available.
@@ -170,8 +170,8 @@ class RemoteTurns:
             reader.receive(content["events"], content.get("since"))
 
     def _on_stopped(self, content: Mapping[str, Any], sender: str) -> None:  # noqa: ARG002 - a `HandleMessage`
-        if (taken := self._stops.get(content["request"])) is not None:
-            taken.set()
+        if (stopped := self._stops.get(content["request"])) is not None:
+            stopped.set()
 
     def _on_stop(self, content: Mapping[str, Any], sender: str) -> None:
         if (turn := self._find_running(content["turn"])) is not None:
