@@ -847,6 +847,7 @@ from dial_client.tools.argument_paths import lies_within as lies_within
 from dial_client.tools.argument_paths import may_reach as may_reach
 from dial_client.tools.background_calls import BackgroundCall as BackgroundCall
 from dial_client.tools.background_calls import BackgroundCalls as BackgroundCalls
+from dial_client.tools.background_calls import TaskRecord as TaskRecord
 from dial_client.tools.catalog import CUT_MARK as CUT_MARK
 from dial_client.tools.catalog import MAX_DESCRIPTION as MAX_DESCRIPTION
 from dial_client.tools.catalog import MAX_NAME as MAX_NAME
@@ -883,7 +884,6 @@ from dial_client.tools.snippets import sandbox as sandbox
 from dial_client.tools.snippets import sealed_states as sealed_states
 from dial_client.tools.snippets.sealed_states import KeptNames as KeptNames
 from dial_client.tools.taint import find_taint as find_taint
-from dial_client.tools.task_record import TaskRecord as TaskRecord
 from dial_client.tools.tool_selection import MAX_OFFERED as MAX_OFFERED
 from dial_client.tools.tool_selection import ToolSnapshot as ToolSnapshot
 from dial_client.tools.tool_selection import TurnTools as TurnTools

@@ -110,8 +110,7 @@ from dial_client.stores.conversation_store import (
 from dial_client.stores.sql_store import SQLStore
 from dial_client.tools.agent_progress import AgentProgress
 from dial_client.tools.approval import Decisions
-from dial_client.tools.background_calls import BackgroundCall, BackgroundCalls
-from dial_client.tools.task_record import TaskRecord
+from dial_client.tools.background_calls import BackgroundCall, BackgroundCalls, TaskRecord
 from dial_client.turns.client_model import ClientModel
 from dial_client.turns.context_report import ContextReport, with_counted_tokens
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver

@@ -21,7 +21,7 @@ from dial_client.conversations.open_work import add_task, find_open_tasks, find_
 from dial_client.messages.message import EntryKind, Failure, Message, Role, ToolCallRequest, ToolCallResult
 from dial_client.stores.conversation_store import Conversation
 from dial_client.tools.agent_progress import INTERRUPTED
-from dial_client.tools.task_record import TaskRecord
+from dial_client.tools.background_calls import TaskRecord
 
 # The first line of a summary.
 SUMMARY_HEAD = "[Summary of the conversation so far, in place of its older messages]"

@@ -64,7 +64,7 @@ class MessageTree:
     settings: Mapping[str, Any]
     """The latest settings; empty if there is none."""
     tasks: Sequence[tuple[int, Mapping[str, Any]]]
-    """The tasks of calls (`tools.task_record`), each after the position of the last message before it."""
+    """The tasks of calls (`tools.background_calls`), each after the position of the last message before it."""
     agents: Sequence[tuple[int, Mapping[str, Any]]]
     """What agents have done (`tools.agent_progress`), each after the position of the last message before it."""
     followers: Mapping[tuple[int, bool], tuple[int, ...]]

@@ -12,8 +12,7 @@ from dataclasses import replace
 from dial_client.conversations.message_tree import MessageTree, StoredMessage
 from dial_client.messages.message import Message, Role
 from dial_client.tools.agent_progress import INTERRUPTED, AgentState, hold_agent, read_states
-from dial_client.tools.background_calls import describe_task, find_begun, find_ended
-from dial_client.tools.task_record import TaskRecord
+from dial_client.tools.background_calls import TaskRecord, describe_task, find_begun, find_ended
 
 
 def find_open_tasks(tree: MessageTree) -> tuple[TaskRecord, ...]:

@@ -37,7 +37,7 @@ from dial_client.messages.errors import ConversationBusy, ConversationNotFound, 
 from dial_client.messages.message import Message, find_pending_approvals
 from dial_client.stores.conversation_store import Conversation, ConversationStore
 from dial_client.tools.agent_progress import AgentState
-from dial_client.tools.task_record import TaskRecord
+from dial_client.tools.background_calls import TaskRecord
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
 # Returns the edits to append to a stored conversation; empty if there is none.

@@ -38,7 +38,7 @@ class EntryKind(StrEnum):
     SETTINGS = "settings"
     """The settings of the conversation from here on (`conversations.conversation_settings`)."""
     TASK = "task"
-    """The task with which a server has answered a call (`tools.task_record`)."""
+    """The task with which a server has answered a call (`tools.background_calls`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def _to_json(value: Any) -> str:
 
 
 class Grammar:
-    """Builds a grammar: `add_object` and `add_value` add rules for schemas, `to_text` returns the grammar."""
+    """Builds a grammar: `add_object` and `add_answer` add rules for schemas, `to_text` returns the grammar."""
 
     def __init__(self) -> None:
         self._rules: dict[str, str] = {}

@@ -2,6 +2,9 @@
 
 Such a call runs in a task of the client from its beginning, outside of the task group of its round. The round waits for
 the task, and after some seconds no longer. The result is then a message of its own for the model.
+
+Of a call that a server has answered with a task, enough is stored to poll the task after a restart (`TaskRecord`). Only
+the host writes these records. What a history, a model or a server says about a task is never read.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import anyio
 
@@ -30,7 +33,44 @@ from dial_client.messages.message import (
 )
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.deadline import Deadline
-from dial_client.tools.task_record import TaskRecord
+from dial_client.runtime.json_fields import expect_text
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """A call that goes on as a task of its server."""
+
+    id: str
+    """The id by which the model names the call once it is in the background."""
+    call: ToolCallRequest
+    """The call as it was made."""
+    server: str
+    """The server's name in the configuration."""
+    tool: str
+    """The server's own name of the tool."""
+    turn: str
+    """The turn that has made the call."""
+    task: str
+    """The server's id of the task."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record in JSON types."""
+        texts = {"server": self.server, "tool": self.tool, "turn": self.turn, "task": self.task}
+        return {"id": self.id, "call": self.call.to_dict(), **texts}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read the form of `to_dict`.
+
+        Raises:
+            ValueError: `data` is no such record.
+        """
+        try:
+            texts = [expect_text(data[name]) for name in ("server", "tool", "turn", "task")]
+            return cls(expect_text(data["id"]), ToolCallRequest.from_dict(data["call"]), *texts)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not the task of a call: {error!r}") from error
+
 
 WAIT_FOR_CALL, STOP_CALL, CALL_IN_BACKGROUND = "wait_for_call", "stop_call", "call_in_background"
 HOST_TOOLS = (WAIT_FOR_CALL, STOP_CALL)
