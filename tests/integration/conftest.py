@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.inner import ConversationStore
+from tests.inner import ConversationStore, sealed_states
 from tests.support.temporary_stores import KINDS, place, store_at
 
 
@@ -24,3 +24,17 @@ async def store(kept: tuple[str, str], tmp_path: Path) -> AsyncIterator[Conversa
         made = store_at(kept[1], where)
         yield made
         await made.aclose()
+
+
+@pytest.fixture
+def keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of the key that seals the states of programs, which is a new one for each test."""
+    folder = tmp_path / "state" / "snippets"
+    monkeypatch.setattr(sealed_states, "find_key_folder", lambda: folder)
+    return folder
+
+
+@pytest.fixture(params=["ai", "ai-6"])
+def package(request: pytest.FixtureRequest) -> str:
+    """The AI SDK, in its newest version and in the one before."""
+    return str(request.param)

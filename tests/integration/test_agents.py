@@ -35,7 +35,8 @@ from dial_client import (
     Turn,
 )
 from dial_client.testing import ScriptedProvider
-from tests.inner import AuditEntry, Failure
+from tests.inner import Failure
+from tests.support.audit_logs import Entries
 from tests.support.fakes import virtual_time
 from tests.support.servers.launch import raw
 
@@ -57,16 +58,6 @@ async def turn_of(*replies: Any, agents: Sequence[Agent] = (REVIEWER,), **option
     """Return a turn whose model, and those of its agents, give these replies in the order of the requests."""
     async with DialClient(ScriptedProvider(list(replies)), agents=agents, **options) as dial:
         return await dial.run("go on")
-
-
-class Recorder:
-    """An audit recorder that keeps the entries."""
-
-    def __init__(self) -> None:
-        self.entries: list[AuditEntry] = []
-
-    def record(self, entry: AuditEntry) -> None:
-        self.entries.append(entry)
 
 
 async def test_an_agent_answers_a_task_without_the_conversation_of_its_caller() -> None:
@@ -169,7 +160,7 @@ async def test_a_rule_of_the_user_forbids_a_call_of_an_agent() -> None:
         ran.append(path)
         return "deleted"
 
-    audit = Recorder()
+    audit = Entries()
     turn = await turn_of(
         ask("reviewer"),
         call("delete", path="x"),
@@ -180,9 +171,9 @@ async def test_a_rule_of_the_user_forbids_a_call_of_an_agent() -> None:
         audit=audit,
     )
     assert ran == []
-    denied = [(entry.origin.agent, entry.tool) for entry in audit.entries if entry.decision == "denied"]
+    denied = [(entry.origin.agent, entry.tool) for entry in audit if entry.decision == "denied"]
     assert denied == [("main > reviewer", "delete")]
-    assert {entry.origin.turn for entry in audit.entries} == {audit.entries[0].origin.turn}
+    assert {entry.origin.turn for entry in audit} == {audit[0].origin.turn}
     assert turn.tool_calls[0].result.content == "It was not allowed."
 
 

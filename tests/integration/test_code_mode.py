@@ -25,7 +25,9 @@ from dial_client import (
 )
 from dial_client.extend import Middleware, ToolCall
 from dial_client.testing import ScriptedProvider
-from tests.inner import AuditEntry, Failure
+from tests.inner import Failure
+from tests.support.audit_logs import Entries
+from tests.support.code_mode import program
 from tests.support.servers.launch import raw
 
 pytest.importorskip("pydantic_monty", reason="the extra 'code' is not installed")
@@ -50,10 +52,6 @@ def boom() -> None:
     raise KeyError("a secret")
 
 
-def program(source: str, id_: str = "call_1") -> dict[str, Any]:
-    return {"tool_calls": [{"name": "run_code", "arguments": {"code": source}, "id": id_}]}
-
-
 class Person:
     """An approver that gives the listed answers, and records what it is asked."""
 
@@ -64,16 +62,6 @@ class Person:
     async def __call__(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         self.asked.append((f"{context.server}/{tool.tool}", dict(call.arguments)))
         return Approval(self.answers.pop(0))
-
-
-class Recorder:
-    """An audit recorder that keeps the entries."""
-
-    def __init__(self) -> None:
-        self.entries: list[AuditEntry] = []
-
-    def record(self, entry: AuditEntry) -> None:
-        self.entries.append(entry)
 
 
 async def turn_of(*sources: str, tools: Sequence[Any] = (add, boom), **options: Any) -> Turn:
@@ -193,9 +181,9 @@ async def test_the_result_of_a_program_taints_later_programs_and_turns() -> None
 
 
 async def test_each_call_is_in_the_audit_log_once_with_the_id_of_its_program() -> None:
-    recorder = Recorder()
+    recorder = Entries()
     await turn_of("for n in range(3):\n    await add(a=n)", audit=recorder)
-    ended = [entry.call for entry in recorder.entries if entry.event == "call" and entry.tool == "add"]
+    ended = [entry.call for entry in recorder if entry.event == "call" and entry.tool == "add"]
     assert ended == ["call_1/1", "call_1/2", "call_1/3"]
 
 

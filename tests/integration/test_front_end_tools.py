@@ -48,11 +48,6 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(params=["ai", "ai-6"])
-def package(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 class Pen:
     """A server of the service."""
 

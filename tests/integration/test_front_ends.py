@@ -49,12 +49,6 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(params=["ai", "ai-6"])
-def package(request: pytest.FixtureRequest) -> str:
-    """The AI SDK, in its newest version and in the one before."""
-    return str(request.param)
-
-
 class Pen:
     """A server that writes, fails, waits, and asks."""
 

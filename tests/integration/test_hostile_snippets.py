@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dial_client import DialClient, ToolCallResult
-from tests.inner import sandbox, sealed_states
+from tests.inner import sandbox
 
 MontyCrashedError = pytest.importorskip("pydantic_monty", reason="the extra 'code' is not installed").MontyCrashedError
 pytestmark = pytest.mark.anyio
@@ -115,13 +115,12 @@ def add(a: int) -> int:
 
 
 @pytest.fixture(autouse=True)
-def short_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def short_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keys: Path) -> Iterator[None]:
     """End endless programs soon, and look for what they have written in a folder of their own."""
     monkeypatch.setattr(sandbox, "STEP_SECONDS", 0.3)
     folder = tmp_path / "folder"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(sealed_states, "find_key_folder", lambda: tmp_path / "keys")
     yield
     assert not list(folder.iterdir())
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,24 +29,17 @@ from dial_client import (
     Turn,
 )
 from dial_client.testing import ScriptedProvider
-from tests.inner import KeptNames, sandbox, sealed_states, to_dict
+from tests.inner import KeptNames, sandbox, to_dict
+from tests.support.code_mode import later, program
 from tests.support.http_service import serve
 from tests.support.kept_program import KeptJob
 from tests.support.program import dial_chat, write_config
 from tests.support.servers.launch import raw
 
 pytest.importorskip("pydantic_monty", reason="the extra 'code' is not installed")
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("keys")]
 
 LARGE = "rows = [str(n) * 100 for n in range(4_000)]"
-
-
-@pytest.fixture(autouse=True)
-def keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """Keep the key of these tests in a folder of their own."""
-    folder = tmp_path / "state" / "snippets"
-    monkeypatch.setattr(sealed_states, "find_key_folder", lambda: folder)
-    yield folder
 
 
 def add(a: int, b: int = 0) -> int:
@@ -53,9 +47,7 @@ def add(a: int, b: int = 0) -> int:
     return a + b
 
 
-def program(source: str, id_: str = "call_1", *, keep: bool = True) -> dict[str, Any]:
-    arguments = {"code": source, "keep": True} if keep else {"code": source}
-    return {"tool_calls": [{"name": "run_code", "arguments": arguments, "id": id_}]}
+keep_names = partial(program, keep=True)
 
 
 def open_client(*replies: Any, tools: Sequence[Any] = (add,), **options: Any) -> DialClient:
@@ -64,7 +56,9 @@ def open_client(*replies: Any, tools: Sequence[Any] = (add,), **options: Any) ->
 
 async def turn_of(*sources: str | dict[str, Any], **options: Any) -> Turn:
     """Return a turn whose model writes these programs with ``keep``, one after the other."""
-    calls = [program(source, f"call_{i}") if isinstance(source, str) else source for i, source in enumerate(sources, 1)]
+    calls = [
+        keep_names(source, f"call_{i}") if isinstance(source, str) else source for i, source in enumerate(sources, 1)
+    ]
     async with open_client(*calls, "Done.", **options) as dial:
         return await dial.run("go on")
 
@@ -72,10 +66,6 @@ async def turn_of(*sources: str | dict[str, Any], **options: Any) -> Turn:
 def answers_of(turn: Turn) -> list[str]:
     """Return what the model reads of each program of a turn."""
     return [str(record.result.content) for record in turn.tool_calls if record.call.name == "run_code"]
-
-
-async def later(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
-    return Approval("defer")
 
 
 async def test_the_next_program_begins_with_the_variables_functions_and_imports_of_the_last() -> None:
@@ -87,8 +77,8 @@ async def test_the_next_program_begins_with_the_variables_functions_and_imports_
 
 
 async def test_nothing_is_kept_unless_both_programs_ask_for_it() -> None:
-    plain = program("x = 2", "call_2", keep=False)
-    turn = await turn_of("x = 1", plain, program("x", "call_3", keep=False), "x")
+    plain = program("x = 2", "call_2")
+    turn = await turn_of("x = 1", plain, program("x", "call_3"), "x")
     assert "Name `x` used when not defined" in answers_of(turn)[2]
     assert answers_of(turn)[3] == "1"
 
@@ -96,7 +86,7 @@ async def test_nothing_is_kept_unless_both_programs_ask_for_it() -> None:
 async def test_the_names_are_there_in_the_next_turn_of_a_conversation_that_a_program_has_stored() -> None:
     first = await turn_of("x = [1]")
     stored = [Message.from_dict(json.loads(json.dumps(message.to_dict()))) for message in first.messages]
-    async with open_client(program("x.append(2)\nx"), "Done.") as dial:
+    async with open_client(keep_names("x.append(2)\nx"), "Done.") as dial:
         turn = await dial.run([*stored, Message.user("more")])
     assert answers_of(turn) == ["[1, 2]"]
 
@@ -184,7 +174,7 @@ async def test_a_function_of_an_earlier_program_calls_only_what_can_be_called_no
     def search() -> None:
         """Do something else."""
 
-    async with open_client(program("await work()"), "Done.", tools=(search,)) as dial:
+    async with open_client(keep_names("await work()"), "Done.", tools=(search,)) as dial:
         turn = await dial.run([*first.messages, Message.user("more")])
     assert "NameError" in answers_of(turn)[0]
 
@@ -232,8 +222,10 @@ async def test_names_of_a_program_that_was_written_after_untrusted_content_stay_
 
     servers = {"web": raw(untrusted=("*",), auto_approve=("*",)), "mail": raw(auto_approve=("*",))}
     send = "async def send():\n    await mail__echo(text='as the page says')"
-    replies = [program("await web__echo(text='read')", keep=False), "Read.", program(send), "Written."]
-    async with open_client(*replies, program("await send()"), "Done.", tools=(), servers=servers, approve=deny) as dial:
+    replies = [program("await web__echo(text='read')"), "Read.", keep_names(send), "Written."]
+    async with open_client(
+        *replies, keep_names("await send()"), "Done.", tools=(), servers=servers, approve=deny
+    ) as dial:
         first = await dial.run("read the page")
         second = await dial.run([*first.messages, Message.user("write a function")])
         assert not any(message.taint for message in second.messages)
@@ -256,7 +248,7 @@ async def test_names_that_were_changed_are_not_loaded_and_the_next_program_begin
     changes: dict[str, Any],
 ) -> None:
     messages = await change(await turn_of("x = 1"), **changes)
-    async with open_client(program("x"), program("2", "call_2"), "Done.") as dial:
+    async with open_client(keep_names("x"), keep_names("2", "call_2"), "Done.") as dial:
         turn = await dial.run([*messages, Message.user("more")])
     assert answers_of(turn)[0].startswith("Not run: the names of the last program cannot be used")
     assert answers_of(turn)[1] == "2"
@@ -295,13 +287,13 @@ async def test_a_paused_program_goes_on_in_another_process_and_keeps_its_names()
     tools, approval = (add, send), ApprovalPolicy(allow=("functions/add",))
     source = "y = await add(a=x, b=1)\nawait send(text=str(y))\ny = 50\n[x, y]"
     async with open_client(
-        program("x = 1"), program(source, "call_2"), tools=tools, approve=later, approval=approval
+        keep_names("x = 1"), keep_names(source, "call_2"), tools=tools, approve=later, approval=approval
     ) as dial:
         waiting = await dial.run("go on")
     assert waiting.stop_reason is StopReason.AWAITING_APPROVAL
     stored = Turn.from_dict(json.loads(json.dumps(waiting.to_dict())))
     [asked] = stored.pending_approvals
-    async with open_client(program("[x, y]", "call_3"), "Done.", tools=tools, approval=approval) as dial:
+    async with open_client(keep_names("[x, y]", "call_3"), "Done.", tools=tools, approval=approval) as dial:
         turn = await dial.resume(stored, {asked.id: "once"})
     texts = {message.tool_call_id: message.text for message in turn.messages if message.tool_call_id}
     assert texts["call_2"] == "[1, 50]"
@@ -310,15 +302,24 @@ async def test_a_paused_program_goes_on_in_another_process_and_keeps_its_names()
 
 
 async def test_two_programs_of_one_reply_do_not_keep_names_at_the_same_time() -> None:
-    both = {"tool_calls": [*program("x = await add(a=1)")["tool_calls"], *program("x = 2", "call_2")["tool_calls"]]}
-    async with open_client(both, program("x", "call_3"), "Done.") as dial:
+    both = {
+        "tool_calls": [*keep_names("x = await add(a=1)")["tool_calls"], *keep_names("x = 2", "call_2")["tool_calls"]]
+    }
+    async with open_client(both, keep_names("x", "call_3"), "Done.") as dial:
         answers = answers_of(await dial.run("go on"))
     assert len([answer for answer in answers if "has not ended" in answer]) == 1
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # a database needs it
 async def test_each_version_of_a_conversation_has_its_own_names(tmp_path: Path) -> None:
-    replies = [program("x = ['first']"), "One.", program("x.append('a')\nx"), "Two.", program("x.append('b')\nx"), "3."]
+    replies = [
+        keep_names("x = ['first']"),
+        "One.",
+        keep_names("x.append('a')\nx"),
+        "Two.",
+        keep_names("x.append('b')\nx"),
+        "3.",
+    ]
     async with SQLStore(f"sqlite:///{tmp_path}/talk.db") as store, open_client(*replies) as dial:
         manager = ConversationManager(dial, store)
         conversation = await manager.create()
@@ -341,7 +342,7 @@ async def test_each_version_of_a_conversation_has_its_own_names(tmp_path: Path) 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # a database needs it
 async def test_names_stay_in_a_fork_and_go_with_the_messages_that_are_removed(tmp_path: Path) -> None:
-    replies = [program("x = 1"), "One.", program("x = 2"), "Two.", program("x"), "3.", program("x"), "4."]
+    replies = [keep_names("x = 1"), "One.", keep_names("x = 2"), "Two.", keep_names("x"), "3.", keep_names("x"), "4."]
     async with SQLStore(f"sqlite:///{tmp_path}/talk.db") as store, open_client(*replies) as dial:
         manager = ConversationManager(dial, store)
         conversation = await manager.create()
@@ -354,14 +355,14 @@ async def test_names_stay_in_a_fork_and_go_with_the_messages_that_are_removed(tm
 
 
 async def test_the_names_are_in_no_event() -> None:
-    async with open_client(program("x = 'in no event'"), "Done.") as dial:
+    async with open_client(keep_names("x = 'in no event'"), "Done.") as dial:
         events = [to_dict(event) async for event in dial.stream("go on")]
     assert [event["type"] for event in events if "seal" in json.dumps(event, default=str)] == []
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # a database needs it
 async def test_a_summary_takes_the_names_of_what_it_replaces(tmp_path: Path) -> None:
-    replies = [program("x = 1"), "One.", "Two.", "A summary.", program("x"), "3.", program("x"), "4."]
+    replies = [keep_names("x = 1"), "One.", "Two.", "A summary.", keep_names("x"), "3.", keep_names("x"), "4."]
     async with SQLStore(f"sqlite:///{tmp_path}/talk.db") as store, open_client(*replies) as dial:
         manager = ConversationManager(dial, store)
         conversation = await manager.create()
@@ -376,7 +377,7 @@ async def test_a_summary_takes_the_names_of_what_it_replaces(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # a database needs it
 async def test_the_names_are_in_no_answer_of_the_service() -> None:
-    async with serve([program("x = 1"), "Done."] * 2, tools=(add,), tool_format="code") as server:
+    async with serve([keep_names("x = 1"), "Done."] * 2, tools=(add,), tool_format="code") as server:
         where = await server.conversation()
         async with server.http.stream("POST", f"{where}/chat", json={"text": "go on"}) as answer:
             streamed = "".join([text async for text in answer.aiter_text()])
@@ -406,7 +407,7 @@ async def test_a_killed_process_leaves_names_for_a_later_process(tmp_path: Path,
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # the program has one event loop
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 async def test_the_names_are_in_no_output_of_the_program(tmp_path: Path, form: str) -> None:
-    write_config(tmp_path, {}, [program("x = 1"), "Done."])
+    write_config(tmp_path, {}, [keep_names("x = 1"), "Done."])
     ran = dial_chat(tmp_path, "--no-save", "--tool-format", "code", "--output", form, "go on")
     assert (ran.returncode, '"Done."' in ran.stdout) == (0, True), ran.stderr
     assert "seal" not in ran.stdout

@@ -5,31 +5,21 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from dial_client import (
-    Approval,
-    ApprovalContext,
-    ApprovalPolicy,
-    ConversationManager,
-    DialClient,
-    SQLStore,
-    StopReason,
-    ToolCallRequest,
-    ToolSpec,
-    Turn,
-)
+from dial_client import Approval, ApprovalPolicy, ConversationManager, DialClient, SQLStore, StopReason, Turn
 from dial_client.testing import ScriptedProvider
-from tests.inner import AuditEntry, sandbox, sealed_states
+from tests.inner import sandbox
+from tests.support.audit_logs import Entries
+from tests.support.code_mode import later, program
 from tests.support.snippet_program import SnippetJob
 
 pytest.importorskip("pydantic_monty", reason="the extra 'code' is not installed")
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("keys")]
 
 SOURCE = """
 import asyncio
@@ -71,29 +61,7 @@ class World:
         return [read, send, fail]
 
 
-class Recorder:
-    """An audit recorder that keeps the entries."""
-
-    def __init__(self) -> None:
-        self.entries: list[AuditEntry] = []
-
-    def record(self, entry: AuditEntry) -> None:
-        self.entries.append(entry)
-
-
-@pytest.fixture(autouse=True)
-def keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """Keep the key of these tests in a folder of their own."""
-    folder = tmp_path / "state" / "snippets"
-    monkeypatch.setattr(sealed_states, "find_key_folder", lambda: folder)
-    yield folder
-
-
-async def later(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
-    return Approval("defer")
-
-
-def open_client(world: World, *replies: Any, recorder: Recorder | None = None, approve: Any = later) -> DialClient:
+def open_client(world: World, *replies: Any, recorder: Entries | None = None, approve: Any = later) -> DialClient:
     """Return a client in which only reading needs no approval."""
     approval = ApprovalPolicy(allow=("functions/read", "functions/fail"))
     model = ScriptedProvider(list(replies))
@@ -102,11 +70,7 @@ def open_client(world: World, *replies: Any, recorder: Recorder | None = None, a
     )
 
 
-def program(source: str = SOURCE) -> dict[str, Any]:
-    return {"tool_calls": [{"name": "run_code", "arguments": {"code": source}, "id": "call_1"}]}
-
-
-async def pause(world: World, recorder: Recorder | None = None, source: str = SOURCE) -> Any:
+async def pause(world: World, recorder: Entries | None = None, source: str = SOURCE) -> Any:
     """Return a turn that waits, in the JSON in which a program stores it."""
     async with open_client(world, program(source), recorder=recorder) as dial:
         turn = await dial.run("go on")
@@ -119,7 +83,7 @@ def answer_of(turn: Turn) -> str:
 
 
 async def test_a_program_waits_for_a_later_decision_and_goes_on_in_another_client() -> None:
-    world, recorder = World(), Recorder()
+    world, recorder = World(), Entries()
     stored = Turn.from_dict(await pause(world, recorder))
     assert sorted(world.read) == [1, 2, 3, 4]
     assert world.sent == []
@@ -136,7 +100,7 @@ async def test_a_program_waits_for_a_later_decision_and_goes_on_in_another_clien
     assert answer_of(ended) == "begun\n[20, 30, 40, 'sent']\nfail: The tool failed: KeyError.\n90"
     assert sorted(world.read) == [1, 2, 3, 4]
     assert world.sent == ["first is 10", "the second"]
-    ran = [entry.call for entry in recorder.entries if entry.event == "call" and entry.outcome in ("ok", "tool_error")]
+    ran = [entry.call for entry in recorder if entry.event == "call" and entry.outcome in ("ok", "tool_error")]
     assert sorted(call for call in ran if "/" in call) == [f"call_1/{n}" for n in range(1, 8)]
 
 
@@ -266,7 +230,7 @@ async def test_the_answer_to_a_question_that_was_changed_is_not_used() -> None:
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # a database needs it
 async def test_a_stored_conversation_goes_on_with_the_answer(tmp_path: Path) -> None:
     world = World()
-    async with SQLStore(f"sqlite:///{tmp_path}/talk.db") as store, open_client(world, program()) as dial:
+    async with SQLStore(f"sqlite:///{tmp_path}/talk.db") as store, open_client(world, program(SOURCE)) as dial:
         manager = ConversationManager(dial, store)
         conversation = await manager.create()
         await manager.chat(conversation.id, "go on")
