@@ -15,7 +15,7 @@ from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any, TypeVar, Unpack, overload
 
-from dial_client.conversations.conversation_manager import ConversationClient
+from dial_client.conversations.conversation_client import ConversationClient
 from dial_client.messages.errors import ConfigError, ConversationNotFound
 from dial_client.messages.events import Event
 from dial_client.messages.message import Message

@@ -11,19 +11,12 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import anyio
-
 from dial_client.conversations.history import build_summary, find_sent, find_shown, repair_conversation, repair_history
 from dial_client.conversations.message_tree import StoredMessage
-from dial_client.messages.errors import ProviderError
 from dial_client.messages.message import EntryKind, Message, Role, ToolSpec, describe_content
-from dial_client.messages.model import Instruction, InstructionSource, ModelInfo, ModelRequest, ModelSettings
 from dial_client.messages.token_usage import Usage
-from dial_client.runtime.safe_text import sanitize
 from dial_client.stores.conversation_store import Conversation
-from dial_client.turns.client_model import ClientModel
-from dial_client.turns.model_call import generate_text
-from dial_client.turns.prices import compute_cost
+from dial_client.turns.client_model import ClientModel, WrittenText
 from dial_client.turns.turn_handle import TurnHandle
 
 # The number of exchanges at the end that are not summarized, if they fill at most a quarter of the window.
@@ -121,17 +114,16 @@ async def summarize(model: ClientModel, messages: Sequence[Message]) -> Compacti
     Raises:
         ProviderError: The model could not be reached, refused the request, wrote nothing, or took too long.
     """
-    summary, usage, cost = "", Usage(), 0.0
-    is_priced = True
+    summary, usage, costs = "", Usage(), list[float | None]()
     # Instructions, the last summary and the new one have to fit beside the transcript.
     tokens = model.window_tokens or _WINDOW
     room = min(tokens * 5 // 8, tokens * 7 // 8 - 2 * _compute_max_tokens(model))
     for transcript in _split(messages, max(room * _CHARS_PER_TOKEN - len(PROMPT), _LEAST_CHARS)):
         text = f"{_FURTHER.format(summary=summary)}{transcript}" if summary else transcript
-        summary, used, info = await _ask(model, text)
-        price = compute_cost(used, info)
-        usage, cost, is_priced = usage + used, cost + (price or 0.0), is_priced and price is not None
-    return Compaction(summary, len(messages), usage, cost if is_priced else None)
+        written = await _summarize_transcript(model, text)
+        summary, usage = written.text, usage + written.usage
+        costs.append(written.cost_usd)
+    return Compaction(summary, len(messages), usage, None if None in costs else sum(cost or 0.0 for cost in costs))
 
 
 _FURTHER = (
@@ -139,25 +131,11 @@ _FURTHER = (
 )
 
 
-async def _ask(model: ClientModel, transcript: str) -> tuple[str, Usage, ModelInfo]:
-    """Return the summary of one transcript, its usage, and the model that wrote it."""
+async def _summarize_transcript(model: ClientModel, transcript: str) -> WrittenText:
     # No text in the transcript, such as a tool's result, can end it.
     escaped = transcript.replace("</transcript", "<\\/transcript")
-    request = ModelRequest(
-        (Message.user(f"<transcript>\n{escaped}\n</transcript>\n\nSummarize the transcript."),),
-        instructions=(Instruction(InstructionSource.HOST, PROMPT),),
-        stream=False,
-        settings=ModelSettings(max_tokens=_compute_max_tokens(model)),
-    )
-    with anyio.move_on_after(TIMEOUT) as scope:
-        reply = await generate_text(model.require(), request, model.middleware)
-    if scope.cancelled_caught:
-        raise ProviderError(f"the summary was not ready after {TIMEOUT:.0f} seconds", code="timeout")
-    reader = model.format.handler.reader(())
-    summary = sanitize(reader.feed(reply.message.text) + reader.finish()[0]).strip()
-    if not summary:
-        raise ProviderError("the model wrote no summary")
-    return summary, reply.usage, reply.info or model.require().info
+    material = f"<transcript>\n{escaped}\n</transcript>\n\nSummarize the transcript."
+    return await model.write("summary", PROMPT, material, max_tokens=_compute_max_tokens(model), timeout=TIMEOUT)
 
 
 def _compute_max_tokens(model: ClientModel) -> int:

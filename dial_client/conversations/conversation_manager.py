@@ -46,7 +46,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, Self, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 from dial_client.conversations import conversation_view, export
 from dial_client.conversations.client_calls import ClientCalls, find_answered_calls, find_client_calls
@@ -59,6 +59,7 @@ from dial_client.conversations.compaction import (
     list_counted_tokens,
     summarize,
 )
+from dial_client.conversations.conversation_client import ConversationClient
 from dial_client.conversations.conversation_settings import StoredSettings, check_limits, check_settings, read_settings
 from dial_client.conversations.conversation_view import ConversationView, build_view, copy_messages, hash_state
 from dial_client.conversations.history import (
@@ -94,7 +95,6 @@ from dial_client.messages.errors import (
     RequestRefused,
 )
 from dial_client.messages.events import Event
-from dial_client.messages.limits import Limits
 from dial_client.messages.message import EntryKind, Message, Role, ToolSpec
 from dial_client.messages.turn_result import Turn
 from dial_client.runtime.logs import get_logger
@@ -944,33 +944,3 @@ class ConversationManager:
         read_settings(checked, self._dial.limits).select_model(self._dial.model, {})
         await self._check_access(conversation_id)
         await self.store.append(conversation_id, [build_entry(EntryKind.SETTINGS, checked)])
-
-
-class ConversationClient(Protocol):
-    """The members of `DialClient` that conversations use. They cannot import it, because it creates conversations."""
-
-    limits: Limits
-
-    @property
-    def model(self) -> ClientModel:
-        """The model of turns that choose none."""
-        ...
-
-    @property
-    def tools(self) -> tuple[ToolSpec, ...]:
-        """The tools that are offered to the model."""
-        ...
-
-    @property
-    def start(self) -> Callable[..., TurnHandle]:
-        """Starts a turn, and returns its handle (`DialClient.start`)."""
-        ...
-
-    @property
-    def measure_context(self) -> Callable[..., ContextReport]:
-        """Returns what fills the context window (`DialClient.measure_context`)."""
-        ...
-
-    def find_taint(self, messages: Sequence[Message]) -> tuple[str, ...]:
-        """Return the sources of untrusted content in a conversation."""
-        ...

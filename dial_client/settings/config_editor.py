@@ -386,8 +386,17 @@ def read_text(path: Path) -> ConfigText:
         if not path.is_file():
             raise ConfigError("this is not a regular file", path=str(path))
         data = path.read_bytes()
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"a configuration to edit must not exceed {MAX_BYTES:,} bytes", path=str(path))
+    return decode_text(path, data, MAX_BYTES)
+
+
+def decode_text(path: Path, data: bytes, max_bytes: int) -> ConfigText:
+    """Return the text of a configuration that was read.
+
+    Raises:
+        ConfigError: It has more than `max_bytes`, or is not UTF-8.
+    """
+    if len(data) > max_bytes:
+        raise ConfigError(f"a configuration to edit must not exceed {max_bytes:,} bytes", path=str(path))
     try:
         return ConfigText(path, data.decode(), data)
     except UnicodeDecodeError:

@@ -18,7 +18,7 @@ from typing import Any
 
 from dial_client.messages.errors import ConfigError, describe_system_error
 from dial_client.runtime.private_files import write_private
-from dial_client.settings.config_editor import ConfigText
+from dial_client.settings.config_editor import ConfigText, decode_text
 from dial_client.settings.config_locations import report_unreadable
 from dial_client.settings.config_values import Keys
 from dial_client.settings.gateway_entry import is_gateway
@@ -50,13 +50,7 @@ def read_host_text(path: Path) -> ConfigText:
         ConfigError: The file cannot be read, is too large, or is not UTF-8.
     """
     with report_unreadable(path):
-        data = path.read_bytes()
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"a configuration must not exceed {MAX_BYTES:,} bytes", path=str(path))
-    try:
-        return ConfigText(path, data.decode(), data)
-    except UnicodeDecodeError:
-        raise ConfigError("this is not text in UTF-8", "save the file as UTF-8", str(path)) from None
+        return decode_text(path, path.read_bytes(), MAX_BYTES)
 
 
 def take_servers(before: ConfigText, places: Mapping[Keys, HostEntry], gateway: Mapping[Keys, HostEntry]) -> Path:

@@ -12,8 +12,8 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -162,18 +162,19 @@ class Database:
 
         The version of an empty database is 0. Raises as `open`.
         """
-        engine = await self._translate_errors(anyio.to_thread.run_sync(create_engine, self._where, self._patience))
-        try:
+        async with self._open_unmigrated() as engine:
             return await self._translate_errors(_read_version(engine)), len(migrations.MIGRATIONS)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await engine.dispose()
 
     async def find_damage(self) -> list[str]:
         """Return what SQLite finds wrong with its file; a server checks itself. Raises as `open`."""
+        async with self._open_unmigrated() as engine:
+            return await self._translate_errors(_transaction(engine, _check_file, writes=False))
+
+    @asynccontextmanager
+    async def _open_unmigrated(self) -> AsyncIterator[AsyncEngine]:
         engine = await self._translate_errors(anyio.to_thread.run_sync(create_engine, self._where, self._patience))
         try:
-            return await self._translate_errors(_transaction(engine, _check_file, writes=False))
+            yield engine
         finally:
             with anyio.CancelScope(shield=True):
                 await engine.dispose()

@@ -11,21 +11,46 @@ import anyio
 from anyio import to_thread
 
 from dial_client.hooks.middleware import MiddlewareChain
-from dial_client.messages.errors import ConfigError
-from dial_client.messages.model import Downloading, ModelInfo, Preparable, Provider, ToolFormat, ToolFormatHandler
+from dial_client.messages.errors import ConfigError, ProviderError
+from dial_client.messages.message import Message
+from dial_client.messages.model import (
+    Downloading,
+    Instruction,
+    InstructionSource,
+    ModelInfo,
+    ModelRequest,
+    ModelSettings,
+    Preparable,
+    Provider,
+    ToolFormat,
+    ToolFormatHandler,
+)
+from dial_client.messages.token_usage import Usage
 from dial_client.providers import FallbackProvider, add_fallback_models, is_recording, open_provider
 from dial_client.providers.formats import ActiveFormat, build_handler
 from dial_client.providers.presets import writes_code
 from dial_client.runtime.logs import get_logger
+from dial_client.runtime.safe_text import sanitize
 from dial_client.settings.argument_types import check_members, check_types, describe_type
 from dial_client.settings.config_types import ModelProfile
 from dial_client.turns import prices
 from dial_client.turns.context_window import ContextWindow
+from dial_client.turns.model_call import generate_text
 
 log = get_logger(__name__)
 
 # Models with settings of conversations that stay open; beyond these the oldest is closed once no turn runs.
 MAX_VARIANTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenText:
+    """A text that a model wrote for the host."""
+
+    text: str
+    usage: Usage
+    cost_usd: float | None
+    """The price of the text in US dollars; None if unknown."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -341,6 +366,36 @@ class ClientModel:
             self._is_postponed = False
             await self._prepare()
         await self._prepared.wait()
+
+    async def write(self, name: str, prompt: str, material: str, *, max_tokens: int, timeout: float) -> WrittenText:
+        """Return a text that the model writes for the host in one request without tools, such as a summary.
+
+        Args:
+            name: The kind of text, for errors: ``summary``.
+            prompt: The instructions.
+            material: The message that the text is written from.
+            max_tokens: The most tokens of the reply.
+            timeout: The timeout of the request in seconds.
+
+        Raises:
+            ProviderError: The model could not be reached, refused the request, wrote nothing, or took too long.
+        """
+        request = ModelRequest(
+            (Message.user(material),),
+            instructions=(Instruction(InstructionSource.HOST, prompt),),
+            stream=False,
+            settings=ModelSettings(max_tokens=max_tokens),
+        )
+        provider = self.require()
+        with anyio.move_on_after(timeout) as scope:
+            reply = await generate_text(provider, request, self.middleware)
+        if scope.cancelled_caught:
+            raise ProviderError(f"the {name} was not ready after {timeout:.0f} seconds", code="timeout")
+        reader = self.format.handler.reader(())
+        text = sanitize(reader.feed(reply.message.text) + reader.finish()[0]).strip()
+        if not text:
+            raise ProviderError(f"the model wrote no {name}")
+        return WrittenText(text, reply.usage, prices.compute_cost(reply.usage, reply.info or provider.info))
 
     async def aclose(self) -> None:
         """Close the connections and processes of the models."""

@@ -203,7 +203,7 @@ async def _ask_for_trust(texts: Sequence[FoundText], before: Sequence[TrustedFil
         "The model would follow them as your own instructions, or be offered them as commands, skills and agents."
     )
     while True:
-        match await _ask():
+        match await ask_for_letter(_QUESTION):
             case "t" | "trust":
                 print_to_stderr("Trusted, until they change; `dial-chat trust --revoke FILE` revokes this.")
                 return True
@@ -242,9 +242,10 @@ def _describe_change(before: str | None, after: str | None) -> str:
     return "with the file" if before is None else "without the file" if after is None else "with a changed file"
 
 
-async def _ask() -> str:
+async def ask_for_letter(question: str) -> str:
+    """Return the answer to a question about trust in lower case; "n" if the user gives none."""
     try:
-        return (await ask_for_line(_QUESTION)).strip().lower()
+        return (await ask_for_line(question)).strip().lower()
     except Unanswered:
         await lowlevel.checkpoint()  # if Ctrl-C cancelled the program, this raises the cancellation
         return "n"

@@ -6,13 +6,11 @@ import json
 import sys
 from pathlib import Path
 
-from anyio import lowlevel
-
 from dial_client.cli.options import ExitCode
 from dial_client.cli.streams.error_stream import print_to_stderr
-from dial_client.cli.streams.tty import Unanswered, ask_for_line, can_ask_user
+from dial_client.cli.streams.tty import can_ask_user
 from dial_client.cli.streams.word_wrap import find_terminal_width
-from dial_client.cli.trust.folder_texts import SKILL_FILE, read_found_skill
+from dial_client.cli.trust.folder_texts import SKILL_FILE, ask_for_letter, read_found_skill
 from dial_client.cli.trust.trust_review import FileReview, review_file, trust_now
 from dial_client.cli.trust.trust_summary import (
     build_change_rows,
@@ -59,7 +57,7 @@ async def ask_for_trust(review: FileReview) -> bool:
     print_to_stderr(summarize_counts(outline))  # last, because a long file pushes its beginning off the screen
     print_to_stderr("Its programs run as you, with all your permissions. Nothing in it is used unless you trust it.")
     while True:
-        match await _ask(_QUESTION):
+        match await ask_for_letter(_QUESTION):
             case "t" | "trust":
                 _store_trust(review)
                 return True
@@ -88,7 +86,7 @@ async def ask_about_changes(review: FileReview) -> bool:
     else:
         print_to_stderr(*lines)
     while True:
-        match await _ask(_CHANGE_QUESTION):
+        match await ask_for_letter(_CHANGE_QUESTION):
             case "t" | "trust" if hidden > 0:
                 print_to_stderr("Not all changes were shown: v shows the others.")
             case "t" | "trust":
@@ -102,15 +100,6 @@ async def ask_about_changes(review: FileReview) -> bool:
                 print_to_stderr(render_rows(diff_text(review.trusted.text, review.found.text), width))
             case _:
                 print_to_stderr("Please answer t, n or v.")
-
-
-async def _ask(question: str) -> str:
-    """Return the answer in lower case; "n" if the user gives none."""
-    try:
-        return (await ask_for_line(question)).lower()
-    except Unanswered:
-        await lowlevel.checkpoint()  # if Ctrl-C cancelled the program, this raises the cancellation
-        return "n"
 
 
 def _store_trust(review: FileReview) -> None:
