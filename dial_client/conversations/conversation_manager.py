@@ -79,9 +79,11 @@ from dial_client.conversations.turn_input import CONTINUE, Continuation, Convers
 from dial_client.conversations.turn_queue import (
     Beginning,
     BuildEdits,
+    CheckBeginning,
     NothingToResume,
     TurnQueue,
     WillBeResumed,
+    begin_always,
     never_resumed,
 )
 from dial_client.hooks.audit.entries import Origin
@@ -172,8 +174,9 @@ class ConversationManager:
         lease: Seconds for which a turn holds its conversation without a heartbeat.
         compact_at: The part of the context window, from 0 to 1, at which a conversation is compacted before its next
             turn (see `compact`), with one more request to the model; None to compact no conversation.
-        will_be_resumed: Returns True if a process will resume the conversation's interrupted turn. The turn whose id is
-            the second argument then waits. By default no turn is resumed.
+        will_be_resumed: Returns True if a process will resume the conversation's interrupted turn. Other turns of the
+            conversation then wait. By default no turn is resumed.
+        check_beginning: Raises an error if the turn with this id must not begin in this conversation.
         locked_settings: The names of settings that conversations cannot change (`conversation_settings.KEYS`).
         observers: Observe each turn.
 
@@ -192,6 +195,7 @@ class ConversationManager:
         lease: float = LEASE,
         compact_at: float | None = None,
         will_be_resumed: WillBeResumed = never_resumed,
+        check_beginning: CheckBeginning = begin_always,
         locked_settings: Collection[str] = (),
         observers: Sequence[TurnObserver] = (),
     ) -> None:
@@ -215,7 +219,8 @@ class ConversationManager:
         # The only owner whose conversations are found; None for all conversations.
         self._owner: str | None = None
         self._heartbeat = LeaseHeartbeat(lease)
-        self._queue = TurnQueue(store, patience if when_busy == "wait" else 0.0, lease, will_be_resumed)
+        patience = patience if when_busy == "wait" else 0.0
+        self._queue = TurnQueue(store, patience, lease, will_be_resumed, check_beginning)
 
     def _select_model(self, stored: Conversation) -> ClientModel:
         return self._read_settings(build_tree(stored).settings).select_model(self._dial.model, {})[0]

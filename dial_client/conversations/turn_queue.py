@@ -59,9 +59,10 @@ class Beginning:
 
 # Starts a turn in this conversation, with this additional observer.
 Start = Callable[[Beginning, TurnObserver], TurnHandle]
-# Returns True if a process will resume the interrupted turn of a conversation, for which the turn with this id waits;
-# the id is empty for an edit. Raises `ConversationBusy` if both are attempts to run the same turn.
-WillBeResumed = Callable[[Conversation, str], Awaitable[bool]]
+# Returns True if a process will resume the interrupted turn of a conversation.
+WillBeResumed = Callable[[Conversation], Awaitable[bool]]
+# Raises an error if the turn with this id must not begin in the conversation, which was just read.
+CheckBeginning = Callable[[Conversation, str], None]
 
 # The number of ended turns that can still be found.
 MAX_ENDED = 32
@@ -70,9 +71,13 @@ MAX_ENDED = 32
 POLL_INTERVAL = 0.25
 
 
-async def never_resumed(stored: Conversation, turn_id: str) -> bool:  # noqa: ARG001 - a `WillBeResumed`
+async def never_resumed(stored: Conversation) -> bool:  # noqa: ARG001 - a `WillBeResumed`
     """Return False: a turn whose process was killed is not resumed."""
     return False
+
+
+def begin_always(stored: Conversation, turn_id: str) -> None:
+    """Let every turn begin: a `CheckBeginning`."""
 
 
 class NothingToResume(Exception):
@@ -93,6 +98,8 @@ class TurnQueue:
     """Seconds for which a new turn, or an edit, holds its conversation."""
     will_be_resumed: WillBeResumed = never_resumed
     """Returns True if a process will resume the interrupted turn of a conversation. Other turns and edits then wait."""
+    check_beginning: CheckBeginning = begin_always
+    """Is called each time a turn that waits to begin has read its conversation."""
     # The slots of conversations, which the turns that wait for a slot or hold it keep alive.
     _slots: WeakValueDictionary[str, _Slot] = field(default_factory=WeakValueDictionary, init=False)
     _ended: OrderedDict[str, TurnHandle] = field(default_factory=OrderedDict, init=False)
@@ -107,9 +114,10 @@ class TurnQueue:
 
         Raises:
             ConversationNotFound: The conversation does not exist, or has another owner than `origin` names.
-            ConversationBusy: The earlier turns took longer than `patience`, or another process has begun this turn.
+            ConversationBusy: The earlier turns took longer than `patience`.
             ConfigError: The message that `turn_input` names does not exist.
             NothingToResume: There is no interrupted turn.
+            Exception: That of `check_beginning`.
         """
         deadline = anyio.current_time() + self.patience
         slot = self._slots.setdefault(origin.conversation, _Slot(self._remember))
@@ -145,7 +153,7 @@ class TurnQueue:
         deadline = anyio.current_time() + self.patience
         while True:
             check(stored := await self.store.get(conversation_id))
-            if not await self._must_resume(stored) and not stored.running:
+            if not stored.running and not await self._must_resume(stored):
                 if not (edits := build(stored)):
                     return False
                 edit_id = secrets.token_hex(16)
@@ -206,15 +214,13 @@ class TurnQueue:
         """Store the message once no other process runs a turn; None if an interrupted turn must be resumed first.
 
         Raises:
-            ConversationBusy: The deadline has passed, or another process has begun this turn.
+            ConversationBusy: The deadline has passed.
         """
         question = build_question(turn_input)
         title = find_typed_text(question) if question is not None else ""
         while True:
-            stored = await self.store.get(origin.conversation)
-            if origin.owner not in ("", stored.owner):
-                raise ConversationNotFound(origin.conversation)
-            must_resume = turn_input is not None and await self._must_resume(stored, origin.turn)
+            stored = await self._read(origin, is_new=turn_input is not None)
+            must_resume = turn_input is not None and await self._must_resume(stored)
             if stored.running or must_resume:
                 if anyio.current_time() >= deadline:
                     raise _build_busy_error(origin.conversation)
@@ -243,8 +249,22 @@ class TurnQueue:
                 return Beginning(history, tree.settings, stored.owner, tasks, agents)
             # Another process was faster.
 
-    async def _must_resume(self, stored: Conversation, turn_id: str = "") -> bool:
-        return bool(stored.turn) and await self.will_be_resumed(stored, turn_id)
+    async def _read(self, origin: Origin, *, is_new: bool) -> Conversation:
+        """Return the conversation of a turn.
+
+        Raises:
+            ConversationNotFound: It does not exist, or has another owner.
+            Exception: That of `check_beginning` for a new turn.
+        """
+        stored = await self.store.get(origin.conversation)
+        if origin.owner not in ("", stored.owner):
+            raise ConversationNotFound(origin.conversation)
+        if is_new:
+            self.check_beginning(stored, origin.turn)
+        return stored
+
+    async def _must_resume(self, stored: Conversation) -> bool:
+        return bool(stored.turn) and not stored.running and await self.will_be_resumed(stored)
 
     async def _prepare(self, stored: Conversation, turn_input: ConversationInput | None) -> tuple[Message, ...]:
         """Return the messages to store before the model is asked.

@@ -15,7 +15,7 @@ from typing import Any
 
 from dial_client.durable.serialization import RowRefused
 from dial_client.messages.errors import ConfigError, DialError, StoreUnavailable
-from dial_client.messages.message import Message, Role, ToolSpec
+from dial_client.messages.message import EntryKind, Message, Role, ToolSpec
 from dial_client.stores.conversation_store import Conversation
 from dial_client.turns.output_type import build_output_type, to_json_schema
 
@@ -138,6 +138,16 @@ def create_attempt_id(turn_id: str) -> str:
 def is_attempt_of(turn_id: str, attempt_id: str) -> bool:
     """Return True if the attempt belongs to the turn."""
     return attempt_id.startswith(f"{turn_id.rpartition('.')[2]}.")
+
+
+def has_attempt_of(turn_id: str, stored: Conversation) -> bool:
+    """Return True if an attempt of the turn holds the conversation, or has ended in it."""
+    ended = (
+        message.entry.data.get("turn")
+        for message in reversed(stored.messages)
+        if message.entry is not None and message.entry.kind == EntryKind.TURN
+    )
+    return any(is_attempt_of(turn_id, attempt) for attempt in (stored.turn, *ended) if isinstance(attempt, str))
 
 
 def find_turn_id(attempt_id: str, conversation_id: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from copy import copy
@@ -36,6 +35,7 @@ from dial_client.durable.results import (
     create_attempt_id,
     extract_conversation_id,
     find_turn_id,
+    has_attempt_of,
     is_attempt_of,
 )
 from dial_client.durable.serialization import RowRefused, build_json_serializer
@@ -62,9 +62,11 @@ TURN = "dial_client.turn"
 STARTED_TURN = "dial_client.begun"
 # The note of a turn that was stopped because its workflow could not be stored.
 NOT_DURABLE = "the turn was stopped, because the database failed when it began: send the message again"
-# How often a process resumes the same turn. A turn that is abandoned again and again is given up, because its row is
-# probably wrong.
+# How many abandoned attempts of the same turn a process resumes. A turn that ends with its process again and again is
+# given up, because it probably ends the processes.
 MAX_RESUMED = 5
+# The states of a workflow that has not ended: that of a process, and that of one that is resumed.
+_OPEN = ["PENDING", "ENQUEUED"]
 # The most workflows that are deleted at once, and the seconds between two deletions.
 _MAX_DELETED = 1_000
 _CLEARING_INTERVAL = 60.0
@@ -74,6 +76,10 @@ _QUEUE_INTERVAL = 1.0
 _POLL_INTERVAL = 0.5
 # Timeout in seconds for leaving the turns to other processes at shutdown.
 _SHUTDOWN_TIMEOUT = 2.0
+
+
+class _HasBegun(Exception):
+    """Another attempt has begun the turn. Callers outside of this module never see this error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +143,9 @@ class DurableTurns:
         # The turns whose workflows are being stored, by their own ids.
         self._storing: dict[str, anyio.Event] = {}
         options["observers"] = (*options.get("observers", ()), _WorkflowObserver(self._storing))
-        self.manager = ConversationManager(dial, store, will_be_resumed=self._will_be_resumed, **options)
+        self.manager = ConversationManager(
+            dial, store, will_be_resumed=self._will_be_resumed, check_beginning=self._check_beginning, **options
+        )
         """The manager that runs the turns."""
         self._database = database
         self._timings = timings
@@ -152,8 +160,11 @@ class DurableTurns:
         self._started: dict[str, TurnHandle] = {}
         self._abandoned: set[str] = set()
         self._start_locks: dict[str, anyio.Lock] = {}
-        # How often this process has resumed each turn.
-        self._resumed: Counter[str] = Counter()
+        # The attempts of each turn that this process has found abandoned. The same attempt may be found so often: its
+        # process may only have been too slow to renew the lease.
+        self._abandoned_attempts: dict[str, set[str]] = {}
+        # The turns that this process has resumed, and not seen since: their workflows may not have begun to run.
+        self._just_resumed: set[str] = set()
         self._background: BackgroundTasks | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handles: dict[str, WorkflowHandleAsync[dict[str, str]]] = {}
@@ -309,7 +320,7 @@ class DurableTurns:
             DialError: A database failed.
         """
         stored = await self.manager.get(conversation_id)
-        return replace(stored, running=True) if await self._will_be_resumed(stored, "") else stored
+        return replace(stored, running=True) if await self._will_be_resumed(stored) else stored
 
     async def view(self, conversation_id: str) -> ConversationView:
         """Return a view as `ConversationManager.view` does; a turn that waits to be resumed counts as running.
@@ -317,7 +328,7 @@ class DurableTurns:
         Raises as `get`.
         """
         view = await self.manager.view(conversation_id)
-        if not await self._will_be_resumed(view.conversation, ""):
+        if not await self._will_be_resumed(view.conversation):
             return view
         return replace(view, conversation=replace(view.conversation, running=True))
 
@@ -412,7 +423,7 @@ class DurableTurns:
         """Store the message and start the turn, unless another attempt has started it: the first step of a workflow.
 
         The message has been accepted, so this waits for as long as the store is not available, as DBOS does, and for
-        earlier turns. Another process may begin the turn meanwhile, which was too slow before it was replaced.
+        earlier turns.
 
         Raises:
             DialError: The message cannot be read, the turn cannot start, or another process has taken the turn over.
@@ -438,11 +449,24 @@ class DurableTurns:
         if status is None or status.executor_id != self._executor_id:
             raise DialError("another process has taken over the turn")
         message, output_type, _ = results.read_question_row(row)
-        self._on_started(
-            await self.manager.start(
-                conversation_id, message, turn_id=create_attempt_id(turn_id), output_type=output_type
+        with suppress(_HasBegun):
+            self._on_started(
+                await self.manager.start(
+                    conversation_id, message, turn_id=create_attempt_id(turn_id), output_type=output_type
+                )
             )
-        )
+
+    def _check_beginning(self, stored: Conversation, attempt_id: str) -> None:
+        """Let no turn of `submit` begin twice, nor wait for an attempt of its own that no process runs any more.
+
+        A process that was slow may begin the turn after this one has taken the turn over.
+
+        Raises:
+            _HasBegun: Another process has begun the turn.
+        """
+        turn_id = find_turn_id(attempt_id, stored.id)
+        if turn_id in self._start_locks and has_attempt_of(turn_id, stored):
+            raise _HasBegun
 
     async def _finish_turn(self, turn_id: str, conversation_id: str, row: str) -> dict[str, str]:
         """Return the result of a turn, which any process may have started: the last step of a workflow.
@@ -532,28 +556,23 @@ class DurableTurns:
         self._start_locks.pop(turn_id, None)
         self._turn_ids.discard(turn_id)
 
-    async def _will_be_resumed(self, stored: Conversation, waiting: str) -> bool:
+    async def _will_be_resumed(self, stored: Conversation) -> bool:
         """Return True if no process runs the conversation's latest turn, and one will resume it: a `WillBeResumed`.
 
         Raises:
-            ConversationBusy: The latest turn is another attempt of the turn that waits, which would wait for itself.
             DialError: The database failed.
         """
         from dbos import DBOS
 
-        if self._background is None or not stored.turn:
+        if self._background is None or not stored.turn or stored.running:
             return False
         turn_id = find_turn_id(stored.turn, stored.id)
-        if is_attempt_of(turn_id, waiting):
-            raise ConversationBusy(stored.id, "another process has begun this turn")
-        if stored.running:
-            return False
         try:
             with anyio.fail_after(self._timings.database_timeout):  # DBOS itself retries without end
                 status = await DBOS.get_workflow_status_async(turn_id)
         except Exception as error:
             raise results.to_dial_error(error) from error
-        return status is not None and status.status in ("PENDING", "ENQUEUED")
+        return status is not None and status.status in _OPEN
 
     async def _recover_turns(self) -> None:
         is_failing = is_idle = False
@@ -588,11 +607,14 @@ class DurableTurns:
             await store.check()
         # DBOS tries again without end, and later and later: it is not asked while the database is away.
         with anyio.fail_after(self._timings.database_timeout):
-            pending = await DBOS.list_workflows_async(status="PENDING", name=[TURN, STARTED_TURN], load_input=False)
-        for workflow in pending:
-            if not has_failed and workflow.workflow_id not in self._turn_ids:
+            open_ = await DBOS.list_workflows_async(status=_OPEN, name=[TURN, STARTED_TURN], load_input=False)
+        ids = {workflow.workflow_id for workflow in open_}
+        self._just_resumed &= ids
+        self._abandoned_attempts = {id_: self._abandoned_attempts[id_] for id_ in ids & self._abandoned_attempts.keys()}
+        for workflow in open_:
+            if not has_failed and workflow.status == "PENDING" and workflow.workflow_id not in self._turn_ids:
                 await self._resume_if_abandoned(workflow)
-        return bool(pending)
+        return bool(open_)
 
     async def _delete_old_workflows(self) -> None:
         """Delete workflows that no process looks for any more: their turns are in the conversations."""
@@ -610,30 +632,36 @@ class DurableTurns:
 
         turn_id = workflow.workflow_id
         try:
-            if not await self._is_abandoned(workflow):
+            if not (attempt := await self._find_abandoned_attempt(workflow)):
                 return
-            if self._resumed[turn_id] < MAX_RESUMED:
-                self._resumed[turn_id] += 1
+            if turn_id in self._just_resumed:
+                self._just_resumed.remove(turn_id)
+                return
+            attempts = self._abandoned_attempts.setdefault(turn_id, set())
+            attempts.add(attempt)
+            if len(attempts) <= MAX_RESUMED:
                 await DBOS.resume_workflow_async(turn_id)
+                self._just_resumed.add(turn_id)
             else:
                 log.warning("durable_turn_given_up", turn=turn_id)
                 await DBOS.cancel_workflow_async(turn_id)
-                del self._resumed[turn_id]
         except Exception as error:  # noqa: BLE001 - a wrong row must not delay other turns
             log.warning("durable_turn_not_seen", error=type(error).__name__)
 
-    async def _is_abandoned(self, workflow: WorkflowStatus) -> bool:
-        """Return True if no process runs the turn, and none lets it wait for an earlier turn."""
+    async def _find_abandoned_attempt(self, workflow: WorkflowStatus) -> str:
+        """Return the latest attempt to run a turn that no process runs, and none lets wait for an earlier turn.
+
+        It is the process of a turn that has not begun; empty if the turn is not abandoned.
+        """
         from dbos import DBOS
 
-        turn_id = workflow.workflow_id
+        turn_id, process = workflow.workflow_id, workflow.executor_id or "unknown"
         with suppress(ConversationNotFound):
             attempt_id, is_running = await self._find_holder(extract_conversation_id(turn_id))
             if is_running or is_attempt_of(turn_id, attempt_id):
-                return not is_running
-        if await DBOS.list_workflow_steps_async(turn_id):
-            return True
-        return time.time() - (workflow.updated_at or 0) / 1000 > self._timings.start_timeout
+                return "" if is_running else attempt_id
+        has_waited = time.time() - (workflow.updated_at or 0) / 1000 > self._timings.start_timeout
+        return process if has_waited or await DBOS.list_workflow_steps_async(turn_id) else ""
 
 
 def _is_lost(turn: TurnHandle) -> bool:

@@ -8,7 +8,7 @@ import subprocess
 import textwrap
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +43,7 @@ from tests.inner import (
     DurableResult,
     DurableTimings,
     DurableTurns,
+    EntryKind,
     Finished,
     ImagePart,
     Role,
@@ -52,6 +53,7 @@ from tests.inner import (
     TurnHandle,
     WhenBusy,
     apply_edits,
+    build_entry,
     create_attempt_id,
     default_database,
     persistence,
@@ -60,7 +62,7 @@ from tests.inner import (
 )
 from tests.support.durable_worker import ROUNDS
 from tests.support.program import LONG, start_python
-from tests.support.temporary_stores import database_url, needs_dbos, needs_postgres
+from tests.support.temporary_stores import database_url, needs_dbos, needs_postgres, query
 
 pytestmark = [pytest.mark.anyio, needs_dbos]
 
@@ -333,6 +335,51 @@ async def test_a_workflow_that_is_resumed_while_the_queues_end_waits_for_the_nex
             assert await turns.result(turn) == DurableResult("Hello again.", "answered")
 
 
+async def resume_without_queues(folder: Path, attempts: Sequence[str]) -> list[str]:
+    """Look for the turn once for each attempt, which holds it then, and return the states of the workflow afterwards.
+
+    No queue takes the workflow: it is again with a process that does not renew its lease, as at the beginning.
+    """
+    states = []
+    async with durable(folder, "Too late.", is_stopping=lambda: True) as (_, turns):
+        with anyio.fail_after(LONG):
+            while not has_queue_threads():  # noqa: ASYNC110 - DBOS starts the threads in a thread of its own
+                await anyio.sleep(0.01)
+        await to_thread.run_sync(stop_queues, LONG)
+        for attempt in attempts:
+            query(folder / "talk.db", "UPDATE conversations SET turn = ?", attempt)
+            query(folder / "talk.db-turns", "UPDATE workflow_status SET status = 'PENDING'")
+            for _ in range(2):  # a workflow that was resumed has the time of one search to begin
+                await turns._recover_once(has_failed=False)
+            states += [status for (status,) in query(folder / "talk.db-turns", "SELECT status FROM workflow_status")]
+    return states
+
+
+@new_enough
+async def test_a_turn_whose_process_was_often_too_slow_is_still_resumed_when_that_process_is_killed(
+    tmp_path: Path,
+) -> None:
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        turn = await turns.submit(conversation.id, "Hi!")
+        attempt = (await wait_for_request(manager, conversation.id)).id
+    states = await resume_without_queues(tmp_path, [attempt] * (MAX_RESUMED + 2))
+    assert set(states) == {"ENQUEUED"}
+    async with durable(tmp_path, "Hello again.") as (manager, turns):
+        with anyio.fail_after(LONG):
+            assert await turns.result(turn) == DurableResult("Hello again.", "answered")
+
+
+@new_enough
+async def test_a_turn_all_whose_attempts_were_abandoned_is_given_up(tmp_path: Path) -> None:
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        turn = await turns.submit(conversation.id, "Hi!")
+        await wait_for_request(manager, conversation.id)
+    attempts = [create_attempt_id(turn) for _ in range(MAX_RESUMED + 1)]
+    assert await resume_without_queues(tmp_path, attempts) == ["ENQUEUED"] * MAX_RESUMED + ["CANCELLED"]
+
+
 class FailsOnce(SQLStore):
     """A store that another program keeps locked while the first turn begins."""
 
@@ -357,31 +404,50 @@ async def test_a_turn_is_resumed_after_the_store_failed_once(tmp_path: Path) -> 
 
 
 class BegunElsewhere(SQLStore):
-    """A store in which a slow process begins the first turn, and is killed, just before this process begins it."""
+    """A store in which a slow process, whose turn this one has taken over, begins the turn just before this one does.
 
-    turn_ids: Collection[str] = ()
+    It is killed then, or it has the whole answer.
+    """
 
-    async def get(self, conversation_id: str) -> Conversation:
-        for attempt_id in map(create_attempt_id, self.turn_ids):
-            self.turn_ids = ()
-            question = Message.user("Hi!")
-            begin = self.acquire(conversation_id, attempt_id, (question,), expected_count=0, lease=0.1, title="")
-            assert await begin
-        return await super().get(conversation_id)
+    answer = ""
+    has_begun = False
+
+    async def acquire(self, conversation_id: str, turn: str, messages: Sequence[Message], **more: Any) -> bool:
+        if not self.has_begun:
+            self.has_begun = True
+            slow = f"{turn.partition('.')[0]}.slow"
+            assert await super().acquire(conversation_id, slow, messages, **more | {"lease": 0.0})
+            if self.answer:
+                answer = Message.assistant(self.answer), build_entry(EntryKind.TURN, {"turn": slow, "messages": 1})
+                await self.release(conversation_id, slow, answer)
+        return await super().acquire(conversation_id, turn, messages, **more)
+
+
+class AnsweredElsewhere(BegunElsewhere):
+    answer = "From there."
 
 
 @new_enough
-async def test_a_turn_that_a_slow_process_began_and_left_is_resumed_and_does_not_wait_for_itself(
-    tmp_path: Path,
+@pytest.mark.parametrize("when_busy", ["wait", "refuse"])
+async def test_a_turn_that_a_slow_process_begins_before_it_is_killed_is_resumed(
+    tmp_path: Path, when_busy: WhenBusy
 ) -> None:
-    async with durable(tmp_path, "Hello.", kind=BegunElsewhere, when_busy="wait") as (manager, turns):
-        assert isinstance(manager.store, BegunElsewhere)
+    async with durable(tmp_path, "Hello.", kind=BegunElsewhere, when_busy=when_busy) as (manager, turns):
         conversation = await manager.create()
-        manager.store.turn_ids = turns._turn_ids
         with anyio.fail_after(LONG):
-            turn = await turns.submit(conversation.id, "Hi!")
-            assert await turns.result(turn) == DurableResult("Hello.", "answered")
+            answer = await turns.result(await turns.submit(conversation.id, "Hi!"))
+        assert answer == DurableResult("Hello.", "answered")
         assert await read_texts(manager, conversation.id) == ["Hi!", "Hello."]
+
+
+@new_enough
+async def test_a_turn_that_a_slow_process_has_answered_is_not_begun_again(tmp_path: Path) -> None:
+    async with durable(tmp_path, "Hello.", kind=AnsweredElsewhere) as (manager, turns):
+        conversation = await manager.create()
+        with anyio.fail_after(LONG):
+            answer = await turns.result(await turns.submit(conversation.id, "Hi!"))
+        assert answer.text == "From there."
+        assert await read_texts(manager, conversation.id) == ["Hi!", "From there."]
 
 
 class StoresNoReply(SQLStore):
