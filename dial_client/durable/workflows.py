@@ -26,6 +26,7 @@ from dial_client.durable.dbos_database import (
     build_dbos_options,
     reduce_polling,
     set_queue_polling,
+    shorten_pauses,
     stop_queues,
     stop_retries,
 )
@@ -386,6 +387,7 @@ class DurableTurns:
         self._turn_workflow = DBOS.workflow(name=TURN)(run_turn)
         self._started_turn_workflow = DBOS.workflow(name=STARTED_TURN)(run_started_turn)
         try:
+            shorten_pauses()
             DBOS.launch()
             reduce_polling()
         except Exception as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import InitVar, dataclass, field
@@ -172,10 +174,39 @@ async def test_a_client_that_is_refused_has_no_call_run_and_any_other_turn_is_wh
         assert read.messages == ()
 
 
+async def test_a_client_whose_turn_waits_for_a_database_that_restarts_is_answered_soon_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+    has_waited, sleep = threading.Event(), time.sleep
+
+    def pause(seconds: float) -> None:
+        if threading.current_thread().name.startswith("dbos-executor"):
+            pauses.append(seconds)
+            sleep(0.001)
+            if len(pauses) == 20:  # without a limit the pause would be of some minutes
+                has_waited.set()
+        else:
+            sleep(seconds)
+
+    looker = Looker()
+    # The search for abandoned turns would wait for the database, too.
+    timings = DurableTimings(recovery_interval=LONG, idle_interval=LONG)
+    async with durable(looker, timings=timings) as (proxy, turns, conversation), anyio.create_task_group() as group:
+        monkeypatch.setattr(time, "sleep", pause)
+        proxy.cut_at(*STATEMENTS["workflow"], moment="statement", refusals=float("inf"))
+        group.start_soon(turns.start, conversation, "Look!")
+        await to_thread.run_sync(has_waited.wait)
+        proxy.restore()
+        read = await read_end(turns, conversation)
+    assert max(pauses) < 1
+    assert [message.text for message in read.messages] == TEXTS
+
+
 async def test_no_call_runs_before_it_is_stored_that_the_turn_is_durable() -> None:
     # A client whose turn could not be made durable is told to send its message again: its effect would come twice.
     looker = Looker()
-    timings = DurableTimings(recovery_interval=0.2, idle_interval=0.2, database_timeout=0.5)
+    timings = DurableTimings(recovery_interval=0.2, idle_interval=0.2, database_timeout=2.0)
     async with durable(looker, timings=timings) as (proxy, turns, conversation):
         proxy.cut_at(*STATEMENTS["workflow"], moment="statement", holds=True)
         with pytest.raises(StoreUnavailable):
