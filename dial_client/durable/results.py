@@ -140,14 +140,15 @@ def is_attempt_of(turn_id: str, attempt_id: str) -> bool:
     return attempt_id.startswith(f"{turn_id.rpartition('.')[2]}.")
 
 
-def has_attempt_of(turn_id: str, stored: Conversation) -> bool:
-    """Return True if an attempt of the turn holds the conversation, or has ended in it."""
+def find_known_attempt(turn_id: str, stored: Conversation) -> str | None:
+    """Return the attempt of the turn that holds the conversation, or has ended in it; None if there is none."""
     ended = (
         message.entry.data.get("turn")
         for message in reversed(stored.messages)
         if message.entry is not None and message.entry.kind == EntryKind.TURN
     )
-    return any(is_attempt_of(turn_id, attempt) for attempt in (stored.turn, *ended) if isinstance(attempt, str))
+    attempts = (attempt for attempt in (stored.turn, *ended) if isinstance(attempt, str))
+    return next((attempt for attempt in attempts if is_attempt_of(turn_id, attempt)), None)
 
 
 def find_turn_id(attempt_id: str, conversation_id: str) -> str:

@@ -35,8 +35,8 @@ from dial_client.durable.results import (
     build_turn_id,
     create_attempt_id,
     extract_conversation_id,
+    find_known_attempt,
     find_turn_id,
-    has_attempt_of,
     is_attempt_of,
 )
 from dial_client.durable.serialization import RowRefused, build_json_serializer
@@ -467,7 +467,7 @@ class DurableTurns:
             _HasBegun: Another process has begun the turn.
         """
         turn_id = find_turn_id(attempt_id, stored.id)
-        if turn_id in self._start_locks and has_attempt_of(turn_id, stored):
+        if turn_id in self._start_locks and find_known_attempt(turn_id, stored) is not None:
             raise _HasBegun
 
     async def _finish_turn(self, turn_id: str, conversation_id: str, row: str) -> dict[str, str]:
