@@ -17,7 +17,7 @@ from dial_client.cli.approval.terminal_approver import TerminalApprover as Termi
 from dial_client.cli.chat import output_commands as output_commands
 from dial_client.cli.chat.chat_session import ChatSession as ChatSession
 from dial_client.cli.chat.chat_session import CommandResult as CommandResult
-from dial_client.cli.chat.chat_session import describe_limit as describe_limit
+from dial_client.cli.chat.chat_session import describe_stop as describe_stop
 from dial_client.cli.chat.chat_session import open_session as open_session
 from dial_client.cli.chat.conversation_commands import format_context as format_context
 from dial_client.cli.chat.conversation_status import ConversationStatus as ConversationStatus

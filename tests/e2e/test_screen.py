@@ -75,6 +75,7 @@ def test_a_queued_message_can_be_removed_after_ctrl_d(tmp_path: Path) -> None:
         person.until("queued: later")
         person.type("\x04\x1b")
         person.until_gone("queued: later")
+        person.until("leaves after the answer: Ctrl-D")
         person.type("\x03")
         assert person.leave() == 0
         assert "Second." not in person.text

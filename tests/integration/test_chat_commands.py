@@ -36,7 +36,7 @@ from tests.inner import (
     Turn,
     Usage,
     configuration,
-    describe_limit,
+    describe_stop,
     list_command_arguments,
     open_client,
     open_session,
@@ -221,17 +221,19 @@ async def test_the_model_goes_on_after_a_limit() -> None:
 LINES = [
     (StopReason.MAX_DEPTH, ["stopped: too many rounds of tool calls (limits.maxDepth); /continue goes on"]),
     (StopReason.TIMEOUT, ["stopped: the time for this turn is over (limits.timeout); /continue goes on"]),
+    (StopReason.TRUNCATED, ["stopped: the model's answer was cut off; /continue goes on"]),
+    (StopReason.REFUSED, ["stopped: the model refused to answer"]),
     (StopReason.ANSWERED, []),
     (StopReason.CANCELLED, []),
 ]
 
 
 @pytest.mark.parametrize(("reason", "lines"), LINES, ids=[reason for reason, _ in LINES])
-async def test_a_line_names_the_limit_and_how_to_go_on(reason: StopReason, lines: list[str]) -> None:
+async def test_a_line_says_what_stopped_an_answer_and_how_to_go_on(reason: StopReason, lines: list[str]) -> None:
     turn = Turn(Message.assistant("So far."), (), reason, 0, Usage())
-    assert list(describe_limit(turn, "/continue goes on")) == lines
+    assert list(describe_stop(turn, "/continue goes on")) == lines
     assert {reason for reason in StopReason if reason.is_limit} == {
-        reason for reason in StopReason if list(describe_limit(replace(turn, stop_reason=reason), ""))
+        reason for reason in StopReason if "limits." in "".join(describe_stop(replace(turn, stop_reason=reason), ""))
     }
 
 
@@ -249,6 +251,48 @@ async def test_a_command_is_stopped_by_ctrl_c() -> None:
         await person.ask("Third?")
         assert (await person.read())[-1] == "Three."
         assert not process_runner.interrupts.has_scope
+
+
+async def test_ctrl_c_ends_the_waiting_for_another_program_that_answers_in_the_conversation() -> None:
+    async with chat("One.", "Two.") as person:
+        await person.ask("First?")
+        store, id_ = person.session.manager.store, person.session.require_id()
+        assert await store.acquire(
+            id_, "of-another-program", [], expected_count=(await store.get(id_)).message_count, lease=60, title=""
+        )
+        problems: list[Exception] = []
+
+        async def ask() -> None:
+            try:
+                await person.ask("Second?")
+            except process_runner.Interrupted as error:
+                problems.append(error)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            while not process_runner.interrupts.has_scope:
+                await anyio.lowlevel.checkpoint()
+            process_runner.interrupts.interrupt()
+        assert [str(error) for error in problems] == ["interrupted: the question was not sent"]
+        assert not process_runner.interrupts.leaving.cancel_called
+        await store.release(id_, "of-another-program")
+        await person.ask("Second?")
+        assert (await person.read())[-2:] == ["Second?", "Two."]
+
+
+async def test_a_question_that_waits_for_another_program_says_so() -> None:
+    async with chat("One.", "Two.") as person:
+        await person.ask("First?")
+        store, id_ = person.session.manager.store, person.session.require_id()
+        assert await store.acquire(
+            id_, "of-another-program", [], expected_count=(await store.get(id_)).message_count, lease=60, title=""
+        )
+        async with aclosing(person.session.ask("Second?")) as events:
+            first = await anext(events)
+            await store.release(id_, "of-another-program")
+            rest = [event async for event in events]
+        assert first == StatusChanged("Waiting for another program, which answers in this conversation…")
+        assert isinstance(rest[-1], Finished)
 
 
 async def test_a_line_of_calls_fits_the_terminal_width(monkeypatch: pytest.MonkeyPatch) -> None:

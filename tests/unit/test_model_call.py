@@ -161,12 +161,11 @@ async def test_usage_and_notes_are_recorded() -> None:
     [
         (Completion(FinishReason.LENGTH), ("the reply met the limit of its length",)),
         (Completion(FinishReason.LENGTH, notes=("it repeats itself",)), ("it repeats itself",)),
-        (Completion(FinishReason.CUT), ()),
+        (Completion(FinishReason.CUT), ("the reply broke off: stand-in closed it before its end",)),
+        (Completion(FinishReason.CUT, notes=("the connection broke",)), ("the connection broke",)),
     ],
 )
-async def test_an_answer_that_reached_its_length_limit_gets_a_note(
-    completion: Completion, notes: tuple[str, ...]
-) -> None:
+async def test_an_answer_that_is_cut_off_gets_a_note(completion: Completion, notes: tuple[str, ...]) -> None:
     exchange = Exchange([TextChunk("no"), completion])
     await exchange.ask()
     assert exchange.recorder.build_turn(StopReason.TRUNCATED).notes == notes

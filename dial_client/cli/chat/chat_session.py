@@ -128,10 +128,24 @@ _LIMITS = {
 }
 
 
-def describe_limit(turn: Turn, way_on: str) -> Iterator[str]:
-    """Yield a line that says which limit ended a turn, and how to go on; nothing if no limit did."""
-    if (key := _LIMITS.get(turn.stop_reason)) is not None:
-        yield f"stopped: {turn.stop_reason.sentence} (limits.{key}); {way_on}"
+def describe_stop(turn: Turn, way_on: str, way_to_raise: str = "") -> Iterator[str]:
+    """Yield a line that says what ended a turn before its answer, and how to go on; nothing if it was the user.
+
+    Args:
+        turn: The turn.
+        way_on: How to get the rest; empty if there is no way.
+        way_to_raise: How to raise a limit; empty to leave it out.
+    """
+    reason, ways = turn.stop_reason, [way_on]
+    if (key := _LIMITS.get(reason)) is not None:
+        cause = f"{reason.sentence} (limits.{key})"
+        ways.append(way_to_raise)
+    elif reason in (StopReason.TRUNCATED, StopReason.REFUSED):
+        cause = reason.sentence
+        ways = ways if reason is StopReason.TRUNCATED else []
+    else:
+        return
+    yield "; ".join(filter(None, (f"stopped: {cause}", ", and ".join(filter(None, ways)))))
 
 
 def _build_keywords(agent: Agent, *, has_model: bool) -> TurnKeywords:
@@ -147,10 +161,6 @@ def _build_keywords(agent: Agent, *, has_model: bool) -> TurnKeywords:
     left_out = f"!{AGENTS}/{agent.name if has_agents else '*'}"
     model = None if has_model else agent.model
     return {"system": agent.system or None, "tools": (left_out, *patterns), "model": model}
-
-
-class Interrupted(DialError):
-    """The user pressed Ctrl-C."""
 
 
 @dataclass
@@ -235,7 +245,8 @@ class ChatSession:
         If the conversation fills `COMPACT_AT` of the context window or more, it is compacted first.
 
         Raises:
-            Interrupted: The user pressed Ctrl-C while the conversation was compacted.
+            Interrupted: The user pressed Ctrl-C before the turn began, while the conversation was compacted, or while
+                another program answered in it.
             DialError: `ConversationManager.stream_chat` failed.
         """
         if self.conversation_id is None:
@@ -245,6 +256,8 @@ class ChatSession:
             self._described = self.conversation_id, self.dial.model.name
         else:
             await self._update_metadata(self.conversation_id)
+            if (await self.manager.store.get(self.conversation_id)).running:
+                yield StatusChanged("Waiting for another program, which answers in this conversation…")
             if await self.manager.measure(self.conversation_id) >= COMPACT_AT:
                 yield StatusChanged("Summarizing the older part of the conversation…")
                 await self._compact_first()
@@ -257,6 +270,12 @@ class ChatSession:
             **self._keywords,
         )
         async with aclosing(self._note_turns(stream)) as events:
+            # The turn begins when no other program answers in the conversation: until then, Ctrl-C ends the waiting.
+            with process_runner.interrupts.scope() as scope:
+                first = await anext(events)
+            if scope.cancelled_caught:
+                raise process_runner.Interrupted("interrupted: the question was not sent")
+            yield first
             async for event in events:
                 yield event
 
@@ -322,7 +341,7 @@ class ChatSession:
         with process_runner.interrupts.scope() as scope:
             compaction = await self.manager.compact(self.require_id())
         if scope.cancelled_caught:
-            raise Interrupted("interrupted: nothing was summarized")
+            raise process_runner.Interrupted("interrupted: nothing was summarized")
         if compaction is not None:
             self.compactions.append(compaction)
             self.add_usage(compaction.usage, compaction.cost_usd)
@@ -332,7 +351,7 @@ class ChatSession:
         """Compact the conversation before a question; the question is asked even if that is not possible."""
         try:
             compaction = await self.compact()
-        except Interrupted:
+        except process_runner.Interrupted:
             raise
         except DialError as error:
             self.print(

@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from dial_client.cli.approval import elicitation_prompt
 from dial_client.cli.approval.terminal_approver import build_approver
-from dial_client.cli.chat.chat_session import ChatSession, CommandResult, describe_limit, open_session
+from dial_client.cli.chat.chat_session import ChatSession, CommandResult, describe_stop, open_session
 from dial_client.cli.chat.conversation_commands import show_last_exchange
 from dial_client.cli.chat.conversation_status import ConversationStatus
 from dial_client.cli.chat.own_commands import read_own_commands
@@ -285,7 +285,7 @@ class ConversationLoop:
                         known = turn.notes if turn.stop_reason is StopReason.ANSWERED else self._chat.dial.notes
                         for note in turn.notes:
                             (warn_once if note in known else warn)(note)
-                        for line in describe_limit(turn, "/continue goes on"):
+                        for line in describe_stop(turn, "/continue goes on"):
                             warn(line)
         except DialError as error:
             self._sink.end()

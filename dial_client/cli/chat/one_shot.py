@@ -13,7 +13,7 @@ from typing import Any
 
 from dial_client.cli.approval import elicitation_prompt
 from dial_client.cli.approval.terminal_approver import build_approver
-from dial_client.cli.chat.chat_session import ChatSession, describe_limit, open_session
+from dial_client.cli.chat.chat_session import ChatSession, describe_stop, open_session
 from dial_client.cli.chat.startup_report import WaitForServers, wait_for_servers, wait_for_servers_in_lines
 from dial_client.cli.default_model import read_with_model
 from dial_client.cli.input.input_references import with_attachments
@@ -37,7 +37,7 @@ from dial_client.sinks.terminal import TerminalSink
 from dial_client.sinks.turn_display import TurnSink
 
 _RAISE = "`dial-chat config set limits.KEY N` raises a limit"
-_WAY_ON = f'`dial-chat --continue "Go on."` goes on, and {_RAISE}'
+_WAY_ON = '`dial-chat --continue "Go on."` goes on'
 # The maximum number of characters of an invalid answer that are printed.
 _MAX_SHOWN = 2_000
 
@@ -146,7 +146,7 @@ async def _print(events: AsyncGenerator[Event, None], session: ChatSession, sink
             _show(event, session, sink)
             if isinstance(event, Finished):
                 print_notes(event.turn.notes)
-                print_notes(describe_limit(event.turn, _WAY_ON if not options.no_save else _RAISE))
+                print_notes(describe_stop(event.turn, "" if options.no_save else _WAY_ON, _RAISE))
     finally:
         sink.end()
 

@@ -21,6 +21,10 @@ from dial_client.runtime.logs import configure_at_first_event
 from dial_client.turns.turn_handle import TurnHandle
 
 
+class Interrupted(DialError):
+    """The user pressed Ctrl-C, which stopped a part of the program's work."""
+
+
 class Interrupts:
     """Handles Ctrl-C, SIGTERM and SIGHUP: the first cancels the running turn, the next ends the program."""
 
@@ -159,6 +163,8 @@ def complain(error: Exception) -> int:
     match error:
         case ConfigError() | ConversationNotFound():
             code = ExitCode.USAGE
+        case Interrupted():
+            code = ExitCode.INTERRUPTED
         case ProviderError() | RequestRefused():
             code = ExitCode.MODEL
         case _ if not isinstance(error, DialError):

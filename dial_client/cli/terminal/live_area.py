@@ -235,6 +235,8 @@ class LiveState:
     """The running calls, by their ids."""
     queued: list[str] = field(default_factory=list)
     """Messages to send after this turn, as they were typed."""
+    is_leaving: bool = False
+    """Whether the program ends after this turn and these messages: Ctrl-D was pressed meanwhile."""
     activity: Activity | None = None
     starting: Mapping[str, float] = field(default_factory=dict)
     """The servers that are still starting, each with the `time.monotonic` of its start."""
@@ -291,6 +293,8 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
     if len(background) > MAX_BACKGROUND:
         below.append(fit(f"  … and {len(background) - MAX_BACKGROUND:,} more in the background: /calls", columns - 1))
     below += _format_queue(state.steering, state.queued, columns)
+    if state.is_leaving and state.activity is not None:
+        below.append(f"{_DIM}{fit('leaves after the answer: Ctrl-D', columns - 1)}{_PLAIN}")
     if state.panel is not None:
         lines = [row for line in state.panel_lines for row in break_words(line, columns).splitlines()]
         above = [*below, ""][: max(0, rows - len(lines) - MIN_PANEL)]

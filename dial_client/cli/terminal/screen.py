@@ -512,6 +512,7 @@ class Screen:
 
     def _show_queue(self) -> None:
         self.live.queued = [sent.shown for sent in self._sent if sent is not None]
+        self.live.is_leaving = None in self._sent
         self.refresh()
 
     def _interrupt(self) -> None:
