@@ -192,12 +192,7 @@ def _resolve_files(found: Mapping[str, Node], values: dict[str, Any], variables:
 
 
 def _list_warnings(found: Mapping[str, Node], unknown: Mapping[str, Node]) -> Iterator[str]:
-    odd = list(find_unknown_keys(unknown, (*SERVER_KEYS, *SERVER_ALIASES), OTHER_HOSTS_KEYS))
-    if odd:
-        named = ((str(warning.node.keys[-1]), warning.hint) for warning in odd[:5])
-        names = ", ".join(quote_key(key) + (f" ({hint})" if hint else "") for key, hint in named)
-        ending = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
-        yield str(odd[0].node.build_error(f"unknown keys have no effect: {names}{ending}", at_name=True))
+    yield from describe_unknown_keys(find_unknown_keys(unknown, (*SERVER_KEYS, *SERVER_ALIASES), OTHER_HOSTS_KEYS))
     yield from (str(warning.to_error()) for warning in find_odd_values(found))
 
 
@@ -285,6 +280,16 @@ class EntryWarning:
     def to_error(self) -> ConfigError:
         """Return the warning as an error with its place in the file."""
         return self.node.build_error(self.fault, self.hint, at_name=self.fault is not EntryFault.BARE_VARIABLE)
+
+
+def describe_unknown_keys(found: Iterable[EntryWarning]) -> Iterator[str]:
+    """Yield one sentence about all unknown keys of an object, the first five by their names; nothing without any."""
+    odd = list(found)
+    if odd:
+        named = ((str(warning.node.keys[-1]), warning.hint) for warning in odd[:5])
+        names = ", ".join(quote_key(key) + (f" ({hint})" if hint else "") for key, hint in named)
+        ending = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
+        yield str(odd[0].node.build_error(f"unknown keys have no effect: {names}{ending}", at_name=True))
 
 
 def find_unknown_keys(

@@ -30,6 +30,8 @@ from dial_client.settings.config_entries import (
     apply_profile,
     build_profile_error,
     check_servers,
+    describe_unknown_keys,
+    find_unknown_keys,
     merge_profiles,
     read_limits,
     read_model,
@@ -151,6 +153,10 @@ def combine(files: Sequence[ConfigFile], profile: str | None = None, only_server
     return apply_profile(reduce(merge_settings, settings, Settings()), chosen)
 
 
+# Top-level keys of other hosts that resemble keys of this one: of Gemini CLI and opencode.
+_OTHER_HOSTS_TOP_KEYS = ("model", "agent")
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class _Document:
     """One parsed file whose top-level keys were checked; its entries are not read yet."""
@@ -159,12 +165,15 @@ class _Document:
     variables: Variables
     top: Mapping[str, Node]
     servers: Mapping[str, Node]
+    unknown: Mapping[str, Node]
+    """The other top-level keys; empty if these are the servers."""
 
     @classmethod
     def read(cls, file: ConfigFile) -> _Document:
         names = build_variables(file.environ, Path(file.path).parent if file.folder is None else file.folder, file.read)
         top, unknown = document(file.text, file.path).split_members(TOP_KEYS, {})
-        return cls(file.path, names, top, _find_entries(top, unknown))
+        has_servers = "mcpServers" in top or "servers" in top
+        return cls(file.path, names, top, _find_entries(top, unknown), unknown if has_servers else {})
 
     def read_members(self, key: str) -> Mapping[str, Node]:
         """Return the members of a top-level object; empty if the file has no such key."""
@@ -189,7 +198,10 @@ class _Document:
             if not any(name in document.servers for document in later)
         }
         models: dict[str, ModelProfile] = {}
-        warnings = [warning for server in servers.values() for warning in server.warnings]
+        # Only keys that resemble a known one: other hosts have further keys of their own.
+        misspelt = (odd for odd in find_unknown_keys(self.unknown, TOP_KEYS, _OTHER_HOSTS_TOP_KEYS) if odd.hint)
+        warnings = [*describe_unknown_keys(misspelt)]
+        warnings += [warning for server in servers.values() for warning in server.warnings]
         for name, node in self.read_members("models").items():
             if any(name in document.read_members("models") for document in later):
                 continue

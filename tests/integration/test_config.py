@@ -287,6 +287,19 @@ def test_unknown_keys_give_one_warning_for_each_entry() -> None:
     assert read.servers["time"].auto_approve == ()
 
 
+def test_a_misspelt_key_at_the_top_gives_a_warning_and_a_key_of_another_host_none() -> None:
+    servers = '"mcpServers": {"time": {"command": "x"}}'
+    read = parse(f'{{{servers}, "polcy": [{{"deny": "time/*"}}], "globalShortcut": "x", "defautModel": "m"}}')
+    [warning] = read.warnings
+    assert warning.endswith(
+        "polcy: unknown keys have no effect: "
+        "'polcy' (did you mean \"policy\"?), 'defautModel' (did you mean \"defaultModel\"?)"
+    )
+    assert (
+        parse(f'{{{servers}, "globalShortcut": "x", "projects": {{}}, "model": {{}}, "// policy": 1}}').warnings == ()
+    )
+
+
 def test_relative_paths_start_at_the_folder_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "conf" / "servers.json"
     path.parent.mkdir()

@@ -292,9 +292,7 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
     ]
     if len(background) > MAX_BACKGROUND:
         below.append(fit(f"  … and {len(background) - MAX_BACKGROUND:,} more in the background: /calls", columns - 1))
-    below += _format_queue(state.steering, state.queued, columns)
-    if state.is_leaving and state.activity is not None:
-        below.append(f"{_DIM}{fit('leaves after the answer: Ctrl-D', columns - 1)}{_PLAIN}")
+    below += _format_queue(state.steering, state.queued, columns, leaves=state.is_leaving and bool(state.activity))
     if state.panel is not None:
         lines = [row for line in state.panel_lines for row in break_words(line, columns).splitlines()]
         above = [*below, ""][: max(0, rows - len(lines) - MIN_PANEL)]
@@ -359,7 +357,7 @@ def format_starting_servers(state: LiveState, columns: int, now: float) -> str:
     return f"{sign} {fit(f'{state.settled}starting: {names}', room)}{_DIM}{tail}{_PLAIN}"
 
 
-def _format_queue(steering: Sequence[str], messages: Sequence[str], columns: int) -> Iterable[str]:
+def _format_queue(steering: Sequence[str], messages: Sequence[str], columns: int, *, leaves: bool) -> Iterable[str]:
     for message in steering[-MAX_QUEUED:]:
         yield f"{_DIM}{fit(f'with the next results: {to_one_line(message, MAX_TEXT)}', columns - 1)}{_PLAIN}"
     if steering and not messages:
@@ -369,6 +367,8 @@ def _format_queue(steering: Sequence[str], messages: Sequence[str], columns: int
     if messages:
         more = f"{len(messages) - MAX_QUEUED} more queued; " if len(messages) > MAX_QUEUED else ""
         yield f"{_DIM}{fit(f'{more}Up edits the last one, Esc removes it', columns - 1)}{_PLAIN}"
+    if leaves:
+        yield f"{_DIM}{fit('leaves after the answer: Ctrl-D', columns - 1)}{_PLAIN}"
 
 
 def _choose_frame(seconds: float) -> str:
