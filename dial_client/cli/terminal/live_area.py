@@ -235,8 +235,6 @@ class LiveState:
     """The running calls, by their ids."""
     queued: list[str] = field(default_factory=list)
     """Messages to send after this turn, as they were typed."""
-    is_leaving: bool = False
-    """Whether the program ends after this turn and these messages: Ctrl-D was pressed meanwhile."""
     activity: Activity | None = None
     starting: Mapping[str, float] = field(default_factory=dict)
     """The servers that are still starting, each with the `time.monotonic` of its start."""
@@ -260,6 +258,9 @@ class LiveState:
     """Messages that the model gets with the next results of the turn."""
     notes: list[Note] | None = None
     """Lines of the program that are printed when the answer ends; None while no answer is written."""
+
+    is_leaving: bool = False
+    """Whether the program ends after this turn and the queued messages, because Ctrl-D was pressed meanwhile."""
 
     @property
     def is_moving(self) -> bool:
