@@ -218,28 +218,35 @@ def build_agent_calls(question: Message, routes: Mapping[str, Route]) -> tuple[T
     task = "\n\n".join(filter(str.strip, texts))
     calls: list[ToolCallRequest] = []
     for name in (offered[name] for name in names):
-        # Who takes the conversation over reads the message itself.
-        if "task" not in routes[name].spec.input_schema.get("properties", {}):
+        if not _has_task(routes[name]):
             calls.append(ToolCallRequest(create_call_id(), name, {}))
         elif task:
             calls.append(ToolCallRequest(create_call_id(), name, {"task": task}))
     return tuple(calls)
 
 
-def describe_unknown_agent(question: Message, routes: Mapping[str, Route]) -> str:
-    """Return a note about a name at the start of a question that is nearly that of an agent; empty if there is none.
+def describe_missed_mention(question: Message, routes: Mapping[str, Route]) -> str:
+    """Return a note about an agent that is not called though a question begins as if for it; empty if there is none.
 
-    Only a name that is similar to an agent's: people begin messages with the names of files and of persons, too.
+    It has no task, or its name is only similar: people begin messages with the names of files and of persons, too.
     """
     parts, offered = _find_addressed(question), _list_offered(routes)
-    rest = split_mentions(parts[0].text, offered)[1] if parts and offered else ""
-    word = re.match(_NEAR_MENTION, rest)
-    if word is None or word[1] in offered:
+    if not parts or not offered:
         return ""
-    nearest = find_nearest(word[1].rstrip(":,"), offered)
-    return (
-        f"there is no agent @{word[1]}, so your model has read the message; did you mean @{nearest}?" if nearest else ""
-    )
+    names, rest = split_mentions(parts[0].text, offered)
+    if names and not rest and len(parts) == 1:
+        waiting = [name for name in names if _has_task(routes[offered[name]])]
+        return f"@{waiting[0]} has no task, so it was not asked: write the task behind the name" if waiting else ""
+    word = re.match(_NEAR_MENTION, rest)
+    nearest = find_nearest(word[1].rstrip(":,"), offered) if word and word[1] not in offered else ""
+    if word is None or not nearest:
+        return ""
+    return f"there is no agent @{word[1]}, so your model has read the message; did you mean @{nearest}?"
+
+
+def _has_task(route: Route) -> bool:
+    """Return False for an agent that takes the conversation over, and reads the message itself."""
+    return "task" in route.spec.input_schema.get("properties", {})
 
 
 def _find_addressed(question: Message) -> tuple[TextPart, ...]:

@@ -50,7 +50,7 @@ from dial_client.tools.tool_selection import ToolSnapshot, TurnTools
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.finalization import finish_turn
 from dial_client.turns.instructions import TurnInstructions
-from dial_client.turns.mentions import build_agent_calls, describe_unknown_agent
+from dial_client.turns.mentions import build_agent_calls, describe_missed_mention
 from dial_client.turns.model_call import ChatModel, ModelCaller
 from dial_client.turns.output_type import OutputType
 from dial_client.turns.resolution import Outcome, Reply, resolve
@@ -374,9 +374,9 @@ class TurnRun:
         if question is None or self._services.outer is not None or self._services.depth or not context.may_descend:
             return context
         routes = self._tools.get_catalog().routes
-        if unknown := describe_unknown_agent(question, routes):
-            self._turn.recorder.note(unknown)
-            await self.emit(StatusChanged(unknown))
+        if missed := describe_missed_mention(question, routes):
+            self._turn.recorder.note(missed)
+            await self.emit(StatusChanged(missed))
         calls = self._select_server_calls(build_agent_calls(question, routes))
         if not calls:
             return context

@@ -475,6 +475,17 @@ async def test_a_name_that_is_nearly_that_of_an_agent_is_told_to_the_user_before
     assert events.index(shown[0]) < next(at for at, event in enumerate(events) if isinstance(event, TextDelta))
 
 
+async def test_a_name_of_an_agent_without_a_task_has_a_note() -> None:
+    agents = [REVIEWER, Agent("teacher", "Teaches.", handoff=True)]
+    async with DialClient(ScriptedProvider(["Done."] * 4), agents=agents) as dial:
+        alone = await dial.run("@reviewer ")
+        attached = await dial.run(Message(Role.USER, (TextPart("@reviewer"), TextPart("[file]", foreign=True))))
+        taken_over = await dial.run("@teacher")
+    assert alone.notes == ("@reviewer has no task, so it was not asked: write the task behind the name",)
+    assert (alone.tool_calls, len(attached.tool_calls)) == ((), 1)
+    assert (attached.notes, taken_over.notes) == ((), ())
+
+
 @pytest.mark.parametrize(
     "text",
     [
