@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.front_end_clients import needs_front_ends, read_printed
-from tests.support.program import LONG, dial_chat, entry, write_config
+from tests.support.program import HERE, LONG, dial_chat, entry, python_server, write_config
 
 ECHO = {"tool_calls": [{"name": "echo", "arguments": {"text": "hi"}}]}
 TALK = [{"text": "Let me ask."} | ECHO, {"text": "It said hi.", "chunk_size": 4}]
@@ -392,3 +392,14 @@ def test_an_option_of_another_program_is_answered_with_what_to_type(folder: Path
     ran = dial_chat(folder, "--dangerously-skip-permissions", "Say hi")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.endswith("--dangerously-skip-permissions is not an option here; type -y\n")
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_a_question_says_which_call_in_the_background_ends_with_the_program(tmp_path: Path, output: str) -> None:
+    slow = python_server(HERE / "servers" / "sdk.py", "stdio", autoApprove=["*"], backgroundAfter=0)
+    replies = [{"tool_calls": [{"name": "slow", "arguments": {}}]}, "It is being done."]
+    write_config(tmp_path, {"sdk": slow}, replies)
+    ended = dial_chat(tmp_path, "--output", output, "Do it")
+    lines = [line for line in ended.stderr.splitlines() if "stopped with the program" in line]
+    assert lines == ["dial-chat: stopped with the program: slow, which was still running in the background"]
+    assert "It is being done." in ended.stdout and ended.returncode == 0

@@ -227,6 +227,14 @@ class ChatSession:
         """Return the calls of the conversation that are in the background."""
         return () if self.conversation_id is None else self.manager.list_background_calls(self.conversation_id)
 
+    def describe_lost_calls(self) -> tuple[str, ...]:
+        """Return a line for each call in the background that ends with the program, before the model has its result."""
+        return tuple(
+            f"stopped with the program: {call.name}, which was still running in the background"
+            for call in self.list_background_calls()
+            if call.is_running
+        )
+
     def require_id(self) -> str:
         """Return the id of the conversation.
 

@@ -154,11 +154,8 @@ class ConversationLoop:
                     await self._answer(self._chat.ask(message))
                     message = self._take_unsent()
                 await self._measure()
-            for call in self._chat.list_background_calls():
-                if call.is_running:
-                    self._chat.print(
-                        f"stopped with the program: {call.name}, which was still running in the background"
-                    )
+            for note in self._chat.describe_lost_calls():
+                self._chat.print(note)
             group.cancel_scope.cancel()
 
     def _take_at_once(self, user_input: UserInput, /, *, steers: bool) -> bool:
