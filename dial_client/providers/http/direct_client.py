@@ -12,7 +12,7 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 import httpx2
@@ -118,6 +118,11 @@ class _Connection:
 
     stream: ByteStream
     idle_since: float = 0.0
+    _socket: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Asked for once: anyio finds both addresses anew whenever any attribute is asked for.
+        self._socket = self.stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - no Django
 
     async def write(self, data: bytes, timeout: float) -> None:
         """Send bytes, or what of them the endpoint takes: it may refuse a request before it has read all of it."""
@@ -143,7 +148,7 @@ class _Connection:
 
     def has_ended(self) -> bool:
         """Whether the endpoint has closed the idle connection: an idle one has nothing to read but its end."""
-        number = self.stream.extra(SocketAttribute.raw_socket).fileno()  # noqa: S610 - no Django
+        number = self._socket.fileno()
         if number < 0:
             return True
         if not hasattr(select, "poll"):  # on Windows, where `select` takes any number
