@@ -204,7 +204,7 @@ class PendingApproval:
     digest: str = ""
     """The SHA-256, in hex digits, of the arguments and the tool's definition. A decision holds for these only."""
     snippet: Mapping[str, Any] | None = field(default=None, repr=False)
-    """The paused program that makes the call, sealed (`tools.snippets.paused_snippet`); None for a call of the model.
+    """The paused program that makes the call, sealed (`tools.snippets.sealed_states`); None for a call of the model.
     Its ``call`` is the id of the program's own call. A program is in one approval, that of its first call that
     waits: the others are asked about one after the other, each when the program was resumed with the answer before."""
     agent: str = ""
@@ -275,7 +275,7 @@ class ToolCallResult:
     handoff: str = ""
     """The agent that has the conversation after the call, or `MAIN`; empty for a call that changes nothing of it."""
     kept: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
-    """The names that a program has left for the next one, sealed (`tools.snippets.kept_names`); without any entry if
+    """The names that a program has left for the next one, sealed (`tools.snippets.sealed_states`); without any entry if
     those of earlier programs do not hold any more, None if they do. Not in `to_dict`: the message has them."""
     value: Any = field(default=None, compare=False, repr=False)
     """The result as a value: the object that a function returned, or the structured content of a server's tool. None if

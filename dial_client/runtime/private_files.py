@@ -5,12 +5,14 @@ What one program seals for itself with a key, the user's next program can open.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from dial_client.runtime.file_lock import FileLock
 from dial_client.runtime.logs import get_logger
@@ -54,6 +56,21 @@ log = get_logger(__name__)
 _BYTES = 32
 # Seconds to wait for another program that makes the key.
 _PATIENCE = 2.0
+
+
+def read_json_object(path: Path, max_bytes: int) -> dict[str, Any]:
+    """Return the JSON object in a file that `write_private` wrote.
+
+    The object is empty if the file cannot be read, has more bytes, or contains anything else: what a program keeps for
+    its next run can be missing, and can have been damaged by others.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(max_bytes + 1)
+        value = json.loads(data) if len(data) <= max_bytes else None
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def read_or_make_key(path: Path) -> bytes:

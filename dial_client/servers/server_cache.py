@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from dial_client.messages.message import ToolSpec
 from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.logs import get_logger
-from dial_client.runtime.private_files import write_private
+from dial_client.runtime.private_files import read_json_object, write_private
 from dial_client.servers.sdk_import import import_sdk
 from dial_client.settings.config_types import Protocol, ServerSettings
 
@@ -71,13 +71,8 @@ class JsonCache:
 
     def read(self, server: ServerSettings | str) -> dict[str, Any]:
         """Return the stored data of a server, which may be given by its identity; empty without a readable file."""
-        try:
-            with self.find_path(server).open("rb") as file:
-                data = file.read(MAX_BYTES + 1)
-            value = json.loads(data) if len(data) <= MAX_BYTES else None
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return value if isinstance(value, dict) and value.get("form") == FORM else {}
+        value = read_json_object(self.find_path(server), MAX_BYTES)
+        return value if value.get("form") == FORM else {}
 
     def read_definitions(self, server: ServerSettings | str) -> dict[str, dict[str, Any]]:
         """Return the stored tool definitions of a server, each with its hash, by the server's names for its tools."""

@@ -18,10 +18,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
-from typing import Any
 
 from dial_client.messages.errors import ConfigError
-from dial_client.runtime.private_files import write_private
+from dial_client.runtime.private_files import read_json_object, write_private
 from dial_client.settings.config_locations import report_unreadable, resolve_location
 from dial_client.settings.config_types import Outline, is_enabled
 from dial_client.settings.config_values import Variables, find_references
@@ -221,15 +220,13 @@ def _read_bounded(path: Path) -> bytes | None:
 
 
 def _read_stored(path: Path) -> TrustedFile | None:
+    value = read_json_object(path, _MAX_STORED)
+    if value.pop("form", None) != FORM:
+        return None
     try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_STORED + 1)
-        value: Any = json.loads(data) if len(data) <= _MAX_STORED else {}
-        if value.pop("form", None) != FORM:
-            return None
         trusted = TrustedFile(**value)
         texts = (trusted.location, trusted.target, trusted.digest, trusted.text, trusted.trusted_at, trusted.noted)
         is_valid = all(isinstance(text, str) for text in (*texts, *trusted.env_files.values()))
-    except (OSError, TypeError, ValueError, AttributeError, RecursionError):
+    except (TypeError, AttributeError):
         return None
     return trusted if is_valid else None

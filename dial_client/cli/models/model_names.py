@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.providers.embedded.weights import QWEN, find_cache_folder
-from dial_client.runtime.private_files import write_private
+from dial_client.runtime.private_files import read_json_object, write_private
 
 # Seconds for which a cached list is used without a new request.
 FRESH_SECONDS = 24 * 3600.0
@@ -54,14 +54,7 @@ def _find_path() -> Path:
 
 def _read() -> dict[str, dict[str, Any]]:
     """Return the cached entries by the URL of their endpoint; none if the file cannot be read."""
-    try:
-        with _find_path().open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-        value = json.loads(data) if len(data) <= MAX_BYTES else {}
-    except (OSError, ValueError, RecursionError):
-        return {}
-    entries = value.items() if isinstance(value, dict) else ()
-    return {url: entry for url, entry in entries if _is_entry(entry)}
+    return {url: entry for url, entry in read_json_object(_find_path(), MAX_BYTES).items() if _is_entry(entry)}
 
 
 def _is_entry(entry: Any) -> bool:
