@@ -35,6 +35,7 @@ _LISTS = {
     "resources/list": "notifications/resources/list_changed",
     "resources/templates/list": "notifications/resources/list_changed",
 }
+_REVISION = "io.modelcontextprotocol/protocolVersion"
 FIRST_REQUESTS = (*_GREETINGS, *_LISTS)
 # The most bytes that the thread reads: more than the first requests of any host. The rest stays in the pipe.
 _MAX_BYTES = 1024 * 1024
@@ -146,6 +147,12 @@ def _build_key(method: str, params: Any) -> str:
     return hashlib.sha256(source.encode(errors="replace")).hexdigest()
 
 
+def _names_revision(params: Any) -> bool:
+    """Return whether a request names its revision, and so needs no greeting before it (since 2026-07-28)."""
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return isinstance(meta, dict) and _REVISION in meta
+
+
 class EarlyAnswers:
     """A thread that answers the first requests of the client, until it is stopped.
 
@@ -213,12 +220,13 @@ class EarlyAnswers:
         method, id_ = message.get("method"), message.get("id")
         if method not in FIRST_REQUESTS or not isinstance(id_, int | str):
             return True
-        text = self._answers.get(_build_key(method, message.get("params")))
+        params = message.get("params")
+        text = self._answers.get(_build_key(method, params))
         if method in _GREETINGS:
             # Of a client that is not known, or that greets twice: nothing more is answered here.
             if text is None or self._is_greeted:
                 return False
-        elif text is None or not self._is_greeted:
+        elif text is None or not (self._is_greeted or _names_revision(params)):
             return self._is_greeted
         self._is_greeted = True
         known = json.dumps(id_)

@@ -63,9 +63,10 @@ from dial_client.hooks.owners import act_for
 from dial_client.hooks.telemetry.instrument_lookup import find_instruments
 from dial_client.messages.errors import ServerStartError
 from dial_client.messages.mcp_apps import EXTENSION, MIME_TYPE, parse_app_uri
+from dial_client.servers.connection import Connection
 from dial_client.servers.restart_policy import is_modern
 from dial_client.servers.server_manager import ServerManager
-from dial_client.servers.status import SKILLS
+from dial_client.servers.status import SKILLS, ServerState
 from dial_client.servers.tasks import EXTENSION as TASKS
 from dial_client.tools.snippets.sandbox import is_installed
 
@@ -154,7 +155,7 @@ class GatewayServer(Server[Any]):
 
 @dataclass(eq=False, slots=True)
 class FirstList:
-    """Lets the first lists wait for servers that are starting and whose tools are not known from an earlier run.
+    """Lets the first lists wait for servers that are starting: that of the tools only if these are not known already.
 
     Programs that list once and then leave, or take no notice of changed lists, would never see these tools. A server
     that takes longer is announced by a changed list, as `initialize` never waits.
@@ -162,12 +163,12 @@ class FirstList:
 
     _ends_at: float | None = None
 
-    async def wait(self, servers: ServerManager) -> None:
-        """Wait, at most `FIRST_LIST_SECONDS` from the first request for a list on."""
+    async def wait(self, servers: ServerManager, is_open: Callable[[Connection], bool]) -> None:
+        """Wait while a server `is_open`, at most `FIRST_LIST_SECONDS` from the first request for a list on."""
         if self._ends_at is None:
             self._ends_at = anyio.current_time() + FIRST_LIST_SECONDS
         seconds = max(0.0, self._ends_at - anyio.current_time())
-        await servers.announcements.wait_until(lambda _: not any(map(is_unknown, servers.values())), seconds)
+        await servers.announcements.wait_until(lambda _: not any(map(is_open, servers.values())), seconds)
 
 
 class GatewayConnection:
@@ -250,7 +251,7 @@ class Gateway:
             server.middleware.clear()  # the SDK's spans, which nobody would record
         for part in self.parts:
             for method, (params, handler) in part.list_handlers().items():
-                server.add_request_handler(method, params, self._with_servers(handler) if method in LISTS else handler)
+                server.add_request_handler(method, params, self._with_servers(method, handler))
         server.middleware.append(self.logs.follow_request)
         server.add_notification_handler("notifications/roots/list_changed", NotificationParams, self._announce_roots)
         server.middleware.append(self._observe)
@@ -315,11 +316,14 @@ class Gateway:
         finally:
             self.sessions.end(connection)
 
-    def _with_servers(self, handler: Handler) -> Handler:
-        """Return a handler of a list that waits for the first start of servers of which nothing is known yet."""
+    def _with_servers(self, method: str, handler: Handler) -> Handler:
+        """Return a handler, which for a list waits for the first start of servers of which nothing is known yet."""
+        if method not in LISTS:
+            return handler
+        is_open = is_unknown if method == "tools/list" else _is_starting
 
         async def answer(context: ServerRequestContext[Any, Any], params: Any) -> HandlerResult:
-            await self._first_list.wait(self.dial.parts.servers)
+            await self._first_list.wait(self.dial.parts.servers, is_open)
             await self.dial.parts.servers.prepare_owner()
             return await handler(context, params)
 
@@ -381,6 +385,11 @@ class Gateway:
     def _offer_cached_tools(self) -> None:
         for connection in self.dial.parts.servers.values():
             connection.offer_cached_tools()
+
+
+def _is_starting(connection: Connection) -> bool:
+    """Return whether a server starts: of resources and prompts, nothing is known from an earlier run."""
+    return connection.state is ServerState.STARTING
 
 
 def _select_loop(first: JSONRPCRequest | None) -> Callable[..., Awaitable[None]]:

@@ -91,6 +91,15 @@ async def test_progress_and_cancellation_reach_through_the_gateway(tmp_path: Pat
     assert stopped.structured_content == {"result": "slow"}
 
 
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_client_that_lists_resources_once_gets_those_of_servers_that_start(tmp_path: Path, mode: str) -> None:
+    write_config(tmp_path, {"one": python_server(HERE / "servers" / "library.py", "stdio")})
+    async with program(tmp_path, mode) as client:
+        assert (await client.list_tools()).tools
+    async with program(tmp_path, mode) as client:  # the tools are known now, and no list of them waits
+        assert (await client.list_resources()).resources
+
+
 def test_standard_output_carries_nothing_but_the_protocol(tmp_path: Path) -> None:
     write_config(tmp_path, {"broken": {"command": "no-such-program"}})
     process = start_dial_chat(tmp_path, "gateway", env=environment(tmp_path), stdin=-1, **PIPES)

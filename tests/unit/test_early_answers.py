@@ -101,6 +101,19 @@ def test_the_answers_of_the_last_run_are_given_and_what_the_server_answers_then_
         assert first.answer(3, {"tools": []}) is None, "an id that comes again is another request"
 
 
+def test_a_client_of_2026_07_28_need_not_greet_before_it_lists_the_tools(tmp_path: Path) -> None:
+    named = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
+    with started(tmp_path) as (_, early):
+        first = FirstAnswers(early)
+        first.begin()
+        first.receive(1, "tools/list", named)
+        assert first.answer(1, {"tools": []}) is None
+        first.keep()
+    with started(tmp_path) as (host, _):
+        host.send(id=5, method="tools/list", params=named)
+        assert host.read() == {"jsonrpc": "2.0", "id": 5, "result": {"tools": []}}
+
+
 def test_a_client_that_says_something_else_gets_no_early_answer(tmp_path: Path) -> None:
     keep(tmp_path)
     older = HELLO | {"protocolVersion": "2025-06-18"}
