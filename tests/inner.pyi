@@ -476,7 +476,6 @@ from dial_client.providers.http import provider_errors as provider_errors
 from dial_client.providers.http import retry_policy as retry_policy
 from dial_client.providers.http.direct_client import DirectClient as DirectClient
 from dial_client.providers.http.endpoint import Endpoint as Endpoint
-from dial_client.providers.http.endpoint import is_loopback as endpoint_is_loopback
 from dial_client.providers.http.http_client import make_client as make_client
 from dial_client.providers.http.http_provider import HttpProvider as HttpProvider
 from dial_client.providers.http.http_provider import to_dialect as to_dialect
@@ -520,6 +519,7 @@ from dial_client.runtime.foreign_names import refuse_attributes as refuse_attrib
 from dial_client.runtime.image_size import find_image_size as find_image_size
 from dial_client.runtime.logs import get_logger as get_logger
 from dial_client.runtime.media_types import normalize_media_type as normalize_media_type
+from dial_client.runtime.network_environment import is_loopback as endpoint_is_loopback
 from dial_client.runtime.pipes import MAX_WAITING as MAX_WAITING
 from dial_client.runtime.pipes import PipeReader as PipeReader
 from dial_client.runtime.pipes import PipeWriter as PipeWriter

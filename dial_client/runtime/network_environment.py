@@ -13,10 +13,22 @@ _PROXIES = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY")
 _PROXY_SCHEMES = ("all", "https", "http")
 
 
-def needs_no_proxy(url: str) -> bool:
-    """Return True if there is no proxy, or ``NO_PROXY`` names the host of a URL.
+def is_loopback(url: str) -> bool:
+    """Return True if an address is on this machine."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
-    A proxy that cannot be used does not matter to the host then.
+
+def needs_no_proxy(url: str) -> bool:
+    """Return True if there is no proxy, ``NO_PROXY`` names the host of a URL, or the host is this machine.
+
+    A proxy that cannot be used does not matter to the host then. No proxy can reach the loopback of this machine, and
+    it would read what stays local.
     """
     from urllib.request import getproxies, proxy_bypass
 
@@ -24,7 +36,7 @@ def needs_no_proxy(url: str) -> bool:
         return True
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if proxy_bypass(host) or proxy_bypass(parts.netloc.rpartition("@")[2]):
+    if is_loopback(url) or proxy_bypass(host) or proxy_bypass(parts.netloc.rpartition("@")[2]):
         return True
     with suppress(ValueError):
         address = ipaddress.ip_address(host)
@@ -36,6 +48,28 @@ def _list_networks(no_proxy: str) -> Iterator[ipaddress.IPv4Network | ipaddress.
     for name in no_proxy.split(","):
         with suppress(ValueError):
             yield ipaddress.ip_network(name.strip(), strict=False)
+
+
+def remark_on_network(reason: str, url: str) -> str:
+    """Return what in the environment may explain why a URL cannot be reached: folders of certificates, or a proxy.
+
+    The remark begins with a semicolon; it is empty if there is nothing to remark. Of a proxy it has no password.
+
+    Args:
+        reason: The message of the failure.
+        url: The URL; empty if it is not known.
+    """
+    if missing := find_missing_folders(reason):
+        return missing
+    from urllib.request import getproxies
+
+    proxies, kind = getproxies(), urlsplit(url).scheme
+    kind = kind if kind in proxies else "all"
+    if not url or kind not in proxies or needs_no_proxy(url):
+        return ""
+    variable = next((name for name in (f"{kind}_proxy", f"{kind.upper()}_PROXY") if os.environ.get(name)), "")
+    place = proxies[kind].rpartition("://")[2].rpartition("@")[2].partition("/")[0]
+    return f"; it was asked for through the proxy {place} of {variable or 'the system'}"
 
 
 def find_missing_folders(reason: str) -> str:

@@ -259,6 +259,37 @@ def test_a_folder_of_certificates_that_does_not_exist_is_named_only_for_an_unkno
     assert all("SSL_CERT_DIR" not in text for text in describe(unknown))
 
 
+def test_a_proxy_that_may_be_the_reason_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+    def describe(url: str, kind: type[httpx2.RequestError]) -> tuple[str, str]:
+        error = kind("refused", request=httpx2.Request("POST", url))
+        return str(build_connection_error(Endpoint(url), error)), describe_network_error(error)
+
+    monkeypatch.setenv("HTTPS_PROXY", "http://ada:secret@proxy.test:3128/")
+    remark = "; it was asked for through the proxy proxy.test:3128 of HTTPS_PROXY"
+    for kind in (httpx2.ConnectError, httpx2.ProxyError):
+        assert all(text.endswith(remark) for text in describe("https://models.test/v1", kind))
+    assert all("secret" not in text for text in describe("https://models.test/v1", httpx2.ConnectError))
+    assert not any("proxy" in text for text in describe("http://models.test/v1", httpx2.ConnectError))
+    assert not any("proxy" in text for text in describe("https://127.0.0.1:9/v1", httpx2.ConnectError))
+    monkeypatch.setenv("NO_PROXY", "models.test")
+    assert not any("proxy" in text for text in describe("https://models.test/v1", httpx2.ConnectError))
+
+
+async def test_no_proxy_is_used_for_a_server_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    with model_endpoint([Say("Hello")]) as endpoint, model_endpoint([]) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        url = f"{endpoint.url}/mcp"
+        async with FailureTolerantClient(ServerSettings("own", Transport.HTTP, url=url), None) as client:
+            await client.post(url, json={})
+    assert (len(endpoint.requests), len(proxy.requests)) == (1, 0)
+
+
 @pytest.mark.parametrize("proxy", ["socks://127.0.0.1:1", "socks5://127.0.0.1:1", "gopher://127.0.0.1:1"])
 @pytest.mark.parametrize(
     ("names", "host"),

@@ -15,7 +15,7 @@ from dial_client.cli.doctor.file_readings import EntryReading, FileReading, to_f
 from dial_client.cli.doctor.findings import Finding, Fix
 from dial_client.cli.doctor.subject import Subject
 from dial_client.messages.errors import ConfigError
-from dial_client.providers.http.endpoint import is_loopback
+from dial_client.runtime.network_environment import is_loopback
 from dial_client.servers.secret_masking import find_literal_secrets, find_secrets
 from dial_client.servers.server_cache import compute_identity
 from dial_client.settings import configuration

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from dial_client.messages.errors import ConfigError
+from dial_client.runtime.network_environment import is_loopback
 
 # The key that is sent if there is none: some servers refuse requests without a key.
 NO_KEY = "not-needed"
@@ -115,17 +116,6 @@ def _to_reachable_host(name: str) -> str:
     if address.is_unspecified:
         return "127.0.0.1"
     return f"[{name}]" if address.version == 6 else name
-
-
-def is_loopback(url: str) -> bool:
-    """Return True if an address is on this machine."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def is_same_origin(url: str, second_url: str) -> bool:

@@ -19,7 +19,7 @@ from dial_client.messages.errors import (
 )
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.runtime.json_fields import to_text
-from dial_client.runtime.network_environment import find_missing_folders
+from dial_client.runtime.network_environment import remark_on_network
 from dial_client.runtime.text import replace_surrogates
 
 RETRY_NOTE = "the endpoint could not parse the model's tool call: the request is sent again"
@@ -122,9 +122,10 @@ def build_connection_error(endpoint: Endpoint, error: BaseException | None) -> P
     why = _to_line(str(error or ""), endpoint) or type(error).__name__
     if isinstance(error, httpx2.ConnectError):
         hint = "; is the server running?" if endpoint.is_local else ""
-        hint = find_missing_folders(why) or hint
+        hint = remark_on_network(why, endpoint.base_url) or hint
         return ProviderError(f"{endpoint.host} cannot be reached: {why}{hint}", code="connection")
-    return ProviderError(f"the connection to {endpoint.host} broke: {why}", code="connection")
+    hint = remark_on_network(why, endpoint.base_url) if isinstance(error, httpx2.ProxyError) else ""
+    return ProviderError(f"the connection to {endpoint.host} broke: {why}{hint}", code="connection")
 
 
 def build_client_error(endpoint: Endpoint, error: Exception) -> ProviderError:

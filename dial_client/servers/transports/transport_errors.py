@@ -19,7 +19,7 @@ from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, REQUEST_T
 from pydantic import ValidationError
 
 from dial_client.messages.errors import ServerError
-from dial_client.runtime.network_environment import find_missing_folders
+from dial_client.runtime.network_environment import remark_on_network
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.servers.restart_policy import ExitKind
 from dial_client.servers.server_requests import NeedsOlderProtocol
@@ -109,13 +109,23 @@ def describe_network_error(error: Exception) -> str:
         case httpx2.ConnectTimeout():
             return "the server cannot be reached: no connection in time"
         case httpx2.ConnectError():
-            return f"the server cannot be reached: {reason}{find_missing_folders(reason)}"
+            return f"the server cannot be reached: {reason}{remark_on_network(reason, _find_url(error))}"
+        case httpx2.ProxyError():
+            return f"the connection broke: {reason}{remark_on_network(reason, _find_url(error))}"
         case httpx2.TimeoutException():
             return "the server took too long to answer"
         case httpx2.SSEError():
             return f"the server's stream cannot be read: {reason}"
         case _:
             return f"the connection broke: {reason}"
+
+
+def _find_url(error: httpx2.RequestError) -> str:
+    """Return the URL of a failed request; empty if the error has no request."""
+    try:
+        return str(error.request.url)
+    except RuntimeError:
+        return ""
 
 
 def describe_http_status(status: int) -> str:
