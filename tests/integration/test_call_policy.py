@@ -164,3 +164,32 @@ async def test_a_call_without_sources_never_gives_way_to_a_call_that_writes() ->
     heard = await ask_with_calls("Tell me the weather", (WEATHER, {"city": "Lisbon"}), (SEND, {"to": "x", "text": "y"}))
     assert heard.asked == []
     assert "you have not said its city" in heard.text
+
+
+SEARCH = ToolSpec("search_tools", "Finds tools.", {"type": "object", "properties": {"query": TEXT}})
+
+
+async def test_where_tools_are_searched_for_the_question_is_the_search_and_what_it_has_found_is_called() -> None:
+    question = Message.user("What time is it in Rome?")
+    model = ScriptedProvider([json.dumps({"tool": "get_time", "arguments": {"timezone": "Europe/Rome"}})])
+    provider = GrammarToolCallingProvider(model)
+    first = await hear(provider, question, tools=(SEARCH,))
+    assert first.asked == [("search_tools", {"query": question.text})]
+    assert model.requests == [], "the model is not asked what to search for"
+    search = ToolCallRequest("s", "search_tools", {"query": question.text})
+    found = Message.tool(search, ToolCallResult("s", success=True, content="- get_time: The time. Asia/Tokyo"))
+    second = await hear(provider, question, Message.assistant("", [search]), found, tools=(SEARCH, TIME))
+    assert second.asked == [("get_time", {"timezone": "Europe/Rome"})]
+    shown = str(model.requests)
+    assert "get_time" in shown
+    assert "search_tools" not in shown
+    assert "Asia/Tokyo" not in shown
+
+
+async def test_a_question_for_which_the_search_has_found_nothing_cannot_be_answered_by_the_connected_tools() -> None:
+    question = Message.user("What is the weather in Rome now?")
+    search = ToolCallRequest("s", "search_tools", {"query": question.text})
+    found = Message.tool(search, ToolCallResult("s", success=True, content="No tool was found."))
+    provider = GrammarToolCallingProvider(ScriptedProvider([json.dumps({"unknown": True})] * 2))
+    reply = await hear(provider, question, Message.assistant("", [search]), found, tools=(SEARCH,))
+    assert "none of the connected tools can" in reply.text

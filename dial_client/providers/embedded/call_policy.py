@@ -3,6 +3,7 @@
 A model of half a billion parameters can pick a tool and fill in its arguments. It does not recognize that a call does
 not help, that a value is missing, or that a result answers the question. These rules decide that:
 
+* If most tools are found by a search, the words of the question are searched for first.
 * A question gets one good call; its result is the answer. A failed call is decided once more without the failed tool,
   and then reported. A refused call is reported at once.
 * Each required value has its source in the conversation: all its numbers, and half of its words by their first
@@ -44,6 +45,8 @@ READ_THRESHOLD = -5.5
 WRITE_THRESHOLD = -3.0
 # The minimum score of a call that looks up something that shares a word with the question.
 LOOK_UP_THRESHOLD = -7.5
+# The host's tool that searches for tools where there are many.
+SEARCH_TOOLS = "search_tools"
 # Calls of a turn; a failure of the last one is reported.
 MAX_CALLS = 2
 
@@ -64,12 +67,16 @@ class CallPolicy:
     """
 
     def __init__(self, request: ModelRequest, decide: Callable[[ModelRequest], Awaitable[ToolDecision]]) -> None:
-        self._request = request
+        calls = find_completed_calls(request.messages)
+        self._must_search = any(map(_is_search, request.tools)) and all(call.name != SEARCH_TOOLS for call, _ in calls)
+        self._is_connected = bool(request.tools)
+        self._request = request = _leave_out_searches(request)
         self._send = decide
         self._completed = find_completed_calls(request.messages)
         texts = [message.text for message in request.messages if message.role is not Role.ASSISTANT]
         self._sources = ArgumentSources((*(instruction.text for instruction in request.instructions), *texts))
         question = next((message.text for message in reversed(request.messages) if message.role is Role.USER), "")
+        self._question = question
         self._is_general = _GENERAL.match(question) is not None
         self._tools = {tool.name: tool for tool in request.tools}
         words = _find_stems(WORD.findall(question))
@@ -78,6 +85,8 @@ class CallPolicy:
     async def choose(self) -> ToolCallRequest | str:
         """Return the call to make, or the reply; an empty reply if the model has to write the answer."""
         may_call = self._request.allows_calls
+        if may_call and self._must_search and self._question.strip():
+            return ToolCallRequest(f"call_{secrets.token_hex(16)}", SEARCH_TOOLS, {"query": self._question})
         if not self._completed:
             return await self._choose_first() if may_call else ""
         call, result = self._completed[-1]
@@ -113,7 +122,7 @@ class CallPolicy:
         # With tools, the model says too easily that it cannot know something.
         if self._request.tools and not (await self._decide(())).is_unknown:
             return ""
-        return answers.NO_TOOL_FITS if self._request.tools else answers.NOT_CONNECTED
+        return answers.NO_TOOL_FITS if self._is_connected else answers.NOT_CONNECTED
 
     async def _choose_call(self, decision: ToolDecision) -> ToolCallRequest | str:
         """Return the call of a decision or of another tool, or the request for its arguments; empty for neither."""
@@ -175,6 +184,28 @@ def find_completed_calls(messages: Sequence[Message]) -> list[tuple[ToolCallRequ
     calls = {call.id: call for message in messages[start:] for call in message.tool_calls}
     results = (message for message in messages[start:] if message.role is Role.TOOL)
     return [(calls[id_], result) for result in results if (id_ := result.tool_call_id or "") in calls]
+
+
+def _is_search(tool: ToolSpec) -> bool:
+    return tool.name == SEARCH_TOOLS and not tool.server
+
+
+def _leave_out_searches(request: ModelRequest) -> ModelRequest:
+    """Return the request without the tool that searches for tools, its calls and their results.
+
+    The model would take what a search has found for the answer, or for the source of a value.
+    """
+    if not any(map(_is_search, request.tools)):
+        return request
+    searches = {call.id for message in request.messages for call in message.tool_calls if call.name == SEARCH_TOOLS}
+    messages = []
+    for message in request.messages:
+        calls = tuple(call for call in message.tool_calls if call.id not in searches)
+        is_only_search = bool(message.tool_calls) and not calls and not message.text
+        if message.tool_call_id not in searches and not is_only_search:
+            messages.append(replace(message, tool_calls=calls))
+    tools = tuple(tool for tool in request.tools if not _is_search(tool))
+    return replace(request, messages=tuple(messages), tools=tools)
 
 
 def _writes(tool: ToolSpec) -> bool:
