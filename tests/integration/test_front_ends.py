@@ -331,13 +331,15 @@ async def test_the_programs_of_the_documentation_for_ag_ui_run() -> None:
     page = (Path(__file__).parents[2] / "docs" / "front-ends.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```ts\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     paint = {"tool_calls": [{"name": "paint", "arguments": {"colour": "red"}}]}
-    async with serve([WRITE, "Done.", paint, "Red."], {"pen": pen.server}) as service:
+    async with serve([WRITE, "Done.", paint, "Red.", "It is."], {"pen": pen.server}) as service:
         program = "\n".join(blocks).replace("http://127.0.0.1:8000", service.url).replace("${TOKEN}", TOKEN)
         program += "\nconsole.log(JSON.stringify(agent.messages));"
         messages = await anyio.to_thread.run_sync(partial(run_node, program, folder=NPM))
-    assert len(blocks) == 3 and pen.written == ["a"]
+        question = read_questions(service)[-1]
+    assert len(blocks) == 4 and pen.written == ["a"]
+    assert question[0] == "Is the total right?" and "12.50 EUR" in question[1]
     texts = [(message["role"], message.get("content")) for message in messages]
-    assert [text for role, text in texts if role == "assistant" and text] == ["Done.", "Red."]
+    assert [text for role, text in texts if role == "assistant" and text] == ["Done.", "Red.", "It is."]
     assert ("tool", "painted") in texts
 
 
