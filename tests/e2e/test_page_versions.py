@@ -63,7 +63,7 @@ def test_answers_are_regenerated_switched_continued_and_deleted(chromium: Browse
     assert "tokens" in read_text(tab, ".usage") or "scripted" in read_text(tab, ".usage")
     press(tab, "Answer again")
     tab.until(f"{STORED} && {VERSION} === '3/3'")
-    assert "maximum length" in read_text(tab, ".stopped")
+    assert read_text(tab, ".stopped") == "The answer was cut off."
     assert read_text(tab, ".note") == "the reply met the limit of its length"
     assert read_text(tab, ".turn:last-child .turn-foot .text-button").strip() == "Continue this answer"
     press(tab, "Continue this answer")

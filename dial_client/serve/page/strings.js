@@ -149,7 +149,7 @@ export const ENGLISH = {
   "stopped.timeout": "Stopped: the turn took too long.",
   "stopped.cost_budget": "Stopped: the money for this turn is used up.",
   "stopped.token_budget": "Stopped: the token budget is used up.",
-  "stopped.truncated": "The answer was cut off at the model's maximum length.",
+  "stopped.truncated": "The answer was cut off.",
   "stopped.refused": "The model declined to answer.", "stopped.cancelled": "Stopped.",
   "stopped.other": "Stopped: {reason}.",
   "status.analyzing": "Analyzing request…", "status.selecting": "Selecting tools…",

@@ -89,7 +89,7 @@ export const TEXTS = {
   "stopped.repeated_calls": "توقف: كرر النموذج استدعاء الأداة نفسه.",
   "stopped.cost_budget": "توقف: نفدت ميزانية هذا الدور.",
   "stopped.timeout": "توقف: استغرق الدور وقتاً طويلاً.", "stopped.token_budget": "توقف: استُنفدت ميزانية الرموز.",
-  "stopped.truncated": "قُطعت الإجابة عند الطول الأقصى للنموذج.", "stopped.refused": "امتنع النموذج عن الإجابة.",
+  "stopped.truncated": "قُطعت الإجابة.", "stopped.refused": "امتنع النموذج عن الإجابة.",
   "stopped.cancelled": "توقف.", "stopped.other": "توقف: {reason}.",
   "status.analyzing": "يحلل الطلب…", "status.selecting": "يختار الأدوات…",
   "status.processing": "يعالج النتائج…", "status.correcting": "يصحح شكل الإجابة…",

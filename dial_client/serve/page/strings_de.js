@@ -97,7 +97,7 @@ export const TEXTS = {
   "stopped.timeout": "Angehalten: Es hat zu lange gedauert.",
   "stopped.cost_budget": "Angehalten: Das Geld für diese Antwort ist aufgebraucht.",
   "stopped.token_budget": "Angehalten: Das Budget an Tokens ist aufgebraucht.",
-  "stopped.truncated": "Die Antwort wurde an der Höchstlänge des Modells abgeschnitten.",
+  "stopped.truncated": "Die Antwort wurde abgeschnitten.",
   "stopped.refused": "Das Modell hat die Antwort abgelehnt.", "stopped.cancelled": "Angehalten.",
   "stopped.other": "Angehalten: {reason}.", "status.compacting": "Fasst zusammen…",
   "status.analyzing": "Prüft die Anfrage…", "status.selecting": "Wählt Werkzeuge aus…",

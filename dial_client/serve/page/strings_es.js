@@ -97,7 +97,7 @@ export const TEXTS = {
   "stopped.timeout": "Detenido: tardó demasiado.",
   "stopped.cost_budget": "Detenido: se agotó el dinero para este turno.",
   "stopped.token_budget": "Detenido: el presupuesto de tokens está agotado.",
-  "stopped.truncated": "La respuesta se cortó en la longitud máxima del modelo.",
+  "stopped.truncated": "La respuesta se cortó.",
   "stopped.refused": "El modelo se negó a responder.", "stopped.cancelled": "Detenido.",
   "stopped.other": "Detenido: {reason}.", "status.compacting": "Resumiendo…",
   "status.analyzing": "Analizando la solicitud…", "status.selecting": "Eligiendo herramientas…",

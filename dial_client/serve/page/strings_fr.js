@@ -97,7 +97,7 @@ export const TEXTS = {
   "stopped.timeout": "Arrêté : cela a duré trop longtemps.",
   "stopped.cost_budget": "Arrêté : l’argent de ce tour est épuisé.",
   "stopped.token_budget": "Arrêté : le budget de tokens est épuisé.",
-  "stopped.truncated": "La réponse a été coupée à la longueur maximale du modèle.",
+  "stopped.truncated": "La réponse a été coupée.",
   "stopped.refused": "Le modèle a refusé de répondre.", "stopped.cancelled": "Arrêté.",
   "stopped.other": "Arrêté : {reason}.", "status.compacting": "Résumé en cours…",
   "status.analyzing": "Analyse de la demande…", "status.selecting": "Choix des outils…",

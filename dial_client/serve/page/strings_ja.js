@@ -59,7 +59,7 @@ export const TEXTS = {
   "stopped.max_depth": "停止: ツール呼び出しの回数の上限に達しました。", "stopped.consecutive_errors": "停止: ツール呼び出しが続けて失敗しました。",
   "stopped.repeated_calls": "停止: モデルが同じツール呼び出しを繰り返しました。", "stopped.timeout": "停止: 時間がかかりすぎました。",
   "stopped.cost_budget": "停止: このターンの費用の上限に達しました。",
-  "stopped.token_budget": "停止: トークンの予算を使い切りました。", "stopped.truncated": "回答はモデルの最大の長さで切れました。",
+  "stopped.token_budget": "停止: トークンの予算を使い切りました。", "stopped.truncated": "回答は途中で切れました。",
   "stopped.refused": "モデルが回答を断りました。", "stopped.cancelled": "停止しました。", "stopped.other": "停止: {reason}。",
   "status.analyzing": "依頼を分析しています…", "status.selecting": "ツールを選んでいます…",
   "status.processing": "結果を処理しています…", "status.correcting": "回答の形式を直しています…",
