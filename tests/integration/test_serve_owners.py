@@ -274,10 +274,17 @@ async def test_a_forged_revoked_or_expired_token_is_refused(tmp_path: Path) -> N
             await company.service.http.get("/conversations", headers={"authorization": f"Bearer {bad}"})
             for bad in forged
         ]
+        without = await company.service.http.get("/conversations", headers={"authorization": ""})
         stored = await company.tokens.list_all()
         database = (tmp_path / "company.db-wal").read_bytes()
     assert was_there
     assert [answer.status_code for answer in answers] == [401] * len(forged)
+    refused = "this token is not accepted: it is wrong, has expired or was revoked"
+    assert {answer.json()["error"]["message"] for answer in answers} == {refused}
+    assert (without.status_code, without.json()["error"]["message"].partition(":")[0]) == (
+        401,
+        "send your token for this service",
+    )
     assert [found.name for found in stored if found.expires_at is not None] == ["old"]
     assert all(found.created_at <= datetime.now(UTC) for found in stored)
     assert expired.encode() not in database

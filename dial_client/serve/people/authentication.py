@@ -164,6 +164,12 @@ def list_tokens(headers: Mapping[str, str]) -> list[str]:
     return [*tokens, *([headers["x-api-key"]] if "x-api-key" in headers else [])]
 
 
+def _build_token_refusal(headers: Mapping[str, str], request: str) -> Refusal:
+    """Return why no token of a request is accepted: what to send if there is none."""
+    is_wrong = bool(list_tokens(headers))
+    return Refusal("this token is not accepted: it is wrong, has expired or was revoked" if is_wrong else request)
+
+
 class TokenAuthenticator:
     """The one person of a service with one token.
 
@@ -183,7 +189,7 @@ class TokenAuthenticator:
         # Compared as bytes: only ASCII strings can be compared in constant time.
         are_equal = [hmac.compare_digest(token.encode(), self._token.encode()) for token in list_tokens(headers)]
         if not any(are_equal):
-            return Refusal("send the token of this service: Authorization: Bearer TOKEN")
+            return _build_token_refusal(headers, "send the token of this service: Authorization: Bearer TOKEN")
         return Person()
 
 
@@ -223,7 +229,7 @@ class PersonalTokens:
         for text in list_tokens(headers):
             known = known or await self._find(text)
         if known is None:
-            return Refusal("send your token for this service: Authorization: Bearer TOKEN")
+            return _build_token_refusal(headers, "send your token for this service: Authorization: Bearer TOKEN")
         token = known.token
         return Person(token.owner, token.scopes, token_id=token.id, requests_per_minute=token.requests_per_minute)
 
