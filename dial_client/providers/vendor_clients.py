@@ -31,10 +31,10 @@ from dial_client.messages.errors import ConfigError, DialError
 from dial_client.messages.model import Delta, ModelInfo, ModelRequest, ModelSettings, Provider
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.http import provider_errors, retry_policy
-from dial_client.providers.http.endpoint import CONNECT_TIMEOUT, Endpoint, is_same_origin, normalize_key, normalize_url
+from dial_client.providers.http.endpoint import Endpoint, is_same_origin, normalize_key, normalize_url
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.http.response_stream import RawBody, Recordable
-from dial_client.providers.http.transport import RequestTransport, Response
+from dial_client.providers.http.transport import CONNECT_TIMEOUT, RequestTransport
 from dial_client.providers.messages_api import MessagesProvider
 from dial_client.providers.presets import PRESETS, UNKNOWN, find_preset_by_url
 from dial_client.providers.responses_api import ResponsesProvider
@@ -462,7 +462,7 @@ def _write_event(data: bytes) -> bytes:
 
 
 if TYPE_CHECKING:
-    pass
+    import httpx2
 
 
 class SdkTransport(RequestTransport):
@@ -499,7 +499,7 @@ class SdkTransport(RequestTransport):
             self._client = None
             await client.close()
 
-    async def _send(self, path: str, body: bytes, idle_timeout: float) -> Response | retry_policy.FailedRequest:
+    async def _send(self, path: str, body: bytes, idle_timeout: float) -> httpx2.Response | retry_policy.FailedRequest:
         client = await self._get_client()
         sdk = importlib.import_module(self._sdk_name)
         import httpx2
@@ -525,10 +525,10 @@ class SdkTransport(RequestTransport):
             return self._build_connection_failure(error.__cause__ or error)
         except Exception as error:
             raise provider_errors.build_client_error(self.endpoint, error) from error
-        response: Response = stream.response
+        response: httpx2.Response = stream.response
         return response
 
-    async def read_body(self, response: Response) -> AsyncGenerator[bytes, None]:
+    async def read_body(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
         """Yield the body of a response as server-sent events or JSON."""
         import httpx2
 

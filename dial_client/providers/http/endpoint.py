@@ -12,8 +12,6 @@ from dial_client.runtime.network_environment import is_loopback
 
 # The key that is sent if there is none: some servers refuse requests without a key.
 NO_KEY = "not-needed"
-# Seconds to wait for a connection.
-CONNECT_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
 from anyio import to_thread
@@ -28,7 +28,7 @@ from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.provider_errors import RETRY_NOTE
 from dial_client.providers.http.response_stream import RawBody, Recordable, ResponseStream, StreamBroken, StreamParser
-from dial_client.providers.http.transport import HttpTransport, RequestTransport, Response
+from dial_client.providers.http.transport import HttpTransport, RequestTransport
 from dial_client.providers.media_refusals import MediaTrial
 from dial_client.providers.request_adaptation import (
     FORCED_CHOICE_NOTE,
@@ -42,6 +42,9 @@ from dial_client.providers.tool_call_codec import to_json_bytes
 from dial_client.runtime.logs import get_logger
 from dial_client.schema import provider_schema
 from dial_client.settings.endpoint_profile import EndpointProfile
+
+if TYPE_CHECKING:
+    import httpx2
 
 log = get_logger(__name__)
 
@@ -261,7 +264,7 @@ class HttpProvider(Recordable, ABC):
             return "the endpoint no longer accepts its own earlier reasoning: it is left out"
         raise error
 
-    async def _read_body(self, response: Response) -> AsyncGenerator[bytes, None]:
+    async def _read_body(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
         """Yield the body as it arrives.
 
         Raises:

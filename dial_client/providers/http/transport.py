@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import anyio
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
+CONNECT_TIMEOUT = 10.0
 # The most bytes of an error response that are read.
 _MAX_ERROR_BODY = 1024 * 1024
 # Seconds to read the body of an error response. The status alone is enough for an error message.
@@ -46,28 +47,6 @@ class FetchedResponse:
     headers: Mapping[str, str]
     """The headers, with names in lower case."""
     body: bytes = field(repr=False)
-
-
-class Response(Protocol):
-    """A response whose body is read once, piece by piece; `httpx2.Response` is one."""
-
-    @property
-    def status_code(self) -> int:
-        """The status."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers by their names in lower case."""
-
-    def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
-        """Yield the decoded body.
-
-        Raises:
-            httpx2.HTTPError: The connection broke before the end of the body.
-        """
-
-    async def aclose(self) -> None:
-        """End the exchange, whether or not the body was read."""
 
 
 class RequestTransport(ABC):
@@ -101,7 +80,7 @@ class RequestTransport(ABC):
         """Import the client's package, and return a new client."""
 
     @abstractmethod
-    async def _send(self, path: str, body: bytes, idle_timeout: float) -> Response | retry_policy.FailedRequest:
+    async def _send(self, path: str, body: bytes, idle_timeout: float) -> httpx2.Response | retry_policy.FailedRequest:
         """Send a POST request once, and return the response with its body unread, or a failure."""
 
     async def _get_client(self) -> Any:
@@ -116,7 +95,7 @@ class RequestTransport(ABC):
         notes: list[str],
         on_wait: OnWait | None = None,
         patience: float = 0.0,
-    ) -> Awaitable[Response]:
+    ) -> Awaitable[httpx2.Response]:
         """Send a request, and return the response with its body unread. The caller closes the response.
 
         A failed request is retried according to `retry_policy`.
@@ -136,13 +115,14 @@ class RequestTransport(ABC):
         send = partial(self._send, path, body, idle_timeout)
         return retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait, patience)
 
-    def read_body(self, response: Response) -> AsyncGenerator[bytes, None]:
+    def read_body(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
         """Yield the body of a response as it arrives.
 
         Raises:
             httpx2.HTTPError: The connection broke before the end of the body.
         """
-        return response.aiter_bytes()
+        stream: Any = response.stream
+        return response.aiter_bytes() if "content-encoding" in response.headers else aiter(stream)
 
     def _build_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> retry_policy.FailedRequest:
         error = provider_errors.build_refusal_error(self.endpoint, status, headers, body)
@@ -164,10 +144,10 @@ class HttpTransport(RequestTransport):
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint)
-        # What a request was built from, and the request: reading an address takes longer than sending to it.
-        self._head: tuple[tuple[Endpoint, str, str, bool], httpx2.Request] | None = None
+        # What the URL and the headers were built from, and both: reading an address takes longer than sending to it.
+        self._head: tuple[tuple[Endpoint, str, bool], httpx2.URL, httpx2.Headers] | None = None
 
-    def _create_client(self) -> Any:
+    def _create_client(self) -> httpx2.AsyncBaseTransport:
         from dial_client.providers.http.http_client import make_client
 
         return make_client(self.endpoint.base_url, is_local=self.endpoint.is_local)
@@ -218,7 +198,7 @@ class HttpTransport(RequestTransport):
         method: str = "POST",
         *,
         returns_refusals: bool = False,
-    ) -> Response | retry_policy.FailedRequest:
+    ) -> httpx2.Response | retry_policy.FailedRequest:
         """Send one request, and return the response with its body unread, or a failure.
 
         A response whose status is not 2xx is a failure too, unless `returns_refusals` is set.
@@ -226,25 +206,31 @@ class HttpTransport(RequestTransport):
         client = await self._get_client()
         import httpx2
 
+        timeout = httpx2.Timeout(idle_timeout, connect=CONNECT_TIMEOUT)
+        extensions = {"timeout": timeout.as_dict()}
         try:
-            request = self._build_head(method, path, has_body=body is not None)
-            response: Response = await client.send(request, body, idle_timeout)
+            url, headers = self._build_head(path, has_body=body is not None)
+            request = httpx2.Request(method, url, headers=headers, content=body, extensions=extensions)
+            response: httpx2.Response = await client.handle_async_request(request)
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
             return self._build_connection_failure(error)
-        if 200 <= response.status_code < 300 or returns_refusals:
+        if response.is_success or returns_refusals:
             return response
         body = await _read_start(response, _MAX_ERROR_BODY, _ERROR_BODY_TIMEOUT)
         return self._build_refusal(response.status_code, response.headers, body)
 
-    def _build_head(self, method: str, path: str, *, has_body: bool) -> httpx2.Request:
-        """Return a request without its body; the same object as last time if nothing has changed."""
+    def _build_head(self, path: str, *, has_body: bool) -> tuple[httpx2.URL, httpx2.Headers]:
+        """Return the URL and the headers of a request; the same objects as last time if nothing has changed."""
         import httpx2
 
-        key = (self.endpoint, method, path, has_body)
+        key = (self.endpoint, path, has_body)
         if self._head is None or self._head[0] != key:
-            headers = self._build_headers(has_body=has_body)
-            self._head = (key, httpx2.Request(method, self._build_url(path), headers=headers))
-        return self._head[1]
+            self._head = (
+                key,
+                httpx2.URL(self._build_url(path)),
+                httpx2.Headers(self._build_headers(has_body=has_body)),
+            )
+        return self._head[1:]
 
     def _build_url(self, path: str) -> str:
         base = urlsplit(self.endpoint.base_url)
@@ -266,7 +252,7 @@ class HttpTransport(RequestTransport):
         return headers | dict(self.endpoint.headers)
 
 
-async def _read_start(response: Response, max_length: int, timeout: float) -> bytes:
+async def _read_start(response: httpx2.Response, max_length: int, timeout: float) -> bytes:
     """Return the first `max_length` bytes of a body, or those that arrive within `timeout` seconds, and close it."""
     import httpx2
 
