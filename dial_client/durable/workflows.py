@@ -653,17 +653,19 @@ class DurableTurns:
     async def _find_abandoned_attempt(self, workflow: WorkflowStatus) -> str:
         """Return the latest attempt to run a turn that no process runs, and none lets wait for an earlier turn.
 
-        It is the process of a turn that has not begun; empty if the turn is not abandoned.
+        Each process that has not begun the turn counts as one, and counts again each time it gets the turn: a row that
+        cannot be read never begins. Empty if the turn is not abandoned.
         """
         from dbos import DBOS
 
-        turn_id, process = workflow.workflow_id, workflow.executor_id or "unknown"
+        turn_id, updated_at = workflow.workflow_id, workflow.updated_at or 0
         with suppress(ConversationNotFound):
             attempt_id, is_running = await self._find_holder(extract_conversation_id(turn_id))
             if is_running or is_attempt_of(turn_id, attempt_id):
                 return "" if is_running else attempt_id
-        has_waited = time.time() - (workflow.updated_at or 0) / 1000 > self._timings.start_timeout
-        return process if has_waited or await DBOS.list_workflow_steps_async(turn_id) else ""
+        has_waited = time.time() - updated_at / 1000 > self._timings.start_timeout
+        is_abandoned = has_waited or await DBOS.list_workflow_steps_async(turn_id)
+        return f"{workflow.executor_id} {updated_at}" if is_abandoned else ""
 
 
 def _is_lost(turn: TurnHandle) -> bool:
