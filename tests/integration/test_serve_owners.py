@@ -281,6 +281,8 @@ async def test_a_forged_revoked_or_expired_token_is_refused(tmp_path: Path) -> N
     assert [answer.status_code for answer in answers] == [401] * len(forged)
     refused = "this token is not accepted: it is wrong, has expired or was revoked"
     assert {answer.json()["error"]["message"] for answer in answers} == {refused}
+    assert {answer.headers["www-authenticate"] for answer in answers} == {'Bearer error="invalid_token"'}
+    assert without.headers["www-authenticate"] == "Bearer"
     assert (without.status_code, without.json()["error"]["message"].partition(":")[0]) == (
         401,
         "send your token for this service",

@@ -110,6 +110,8 @@ class Refusal:
     """For the user of the client."""
     scopes: tuple[str, ...] = ()
     """The scopes that a token needs and this one does not have: 403. Without scopes the token is not valid: 401."""
+    has_token: bool = False
+    """Whether a token was sent, which is not valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +168,9 @@ def list_tokens(headers: Mapping[str, str]) -> list[str]:
 
 def _build_token_refusal(headers: Mapping[str, str], request: str) -> Refusal:
     """Return why no token of a request is accepted: what to send if there is none."""
-    is_wrong = bool(list_tokens(headers))
-    return Refusal("this token is not accepted: it is wrong, has expired or was revoked" if is_wrong else request)
+    if not any(list_tokens(headers)):
+        return Refusal(request)
+    return Refusal("this token is not accepted: it is wrong, has expired or was revoked", has_token=True)
 
 
 class TokenAuthenticator:
@@ -323,6 +326,8 @@ def build_refusal(refusal: Refusal, metadata: ResourceMetadata | None = None) ->
     parameters = [] if metadata is None else [f'resource_metadata="{metadata.url}"']
     if refusal.scopes:
         parameters = ['error="insufficient_scope"', f'scope="{" ".join(refusal.scopes)}"', *parameters]
+    elif refusal.has_token:  # a request without a token gets no error code
+        parameters = ['error="invalid_token"', *parameters]
     challenge = f"Bearer {', '.join(parameters)}".strip()
     status, code = (403, "insufficient_scope") if refusal.scopes else (401, "invalid_api_key")
     return HttpError(

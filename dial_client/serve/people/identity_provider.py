@@ -237,7 +237,7 @@ class OidcTokens:
             try:
                 return self._build_person(token, await self._provider.verify(token, self._audiences))
             except InvalidToken as error:
-                refusal = Refusal(str(error))
+                refusal = Refusal(str(error), has_token=True)
         return refusal
 
     def _build_person(self, token: str, claims: Mapping[str, Any]) -> Person:
