@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -62,6 +63,29 @@ def test_whoever_leaves_reads_which_calls_in_the_background_end_with_the_program
         person.type("\x04")
         person.until("stopped with the program: build, which was still running in the background")
         assert person.leave() == 0
+
+
+def test_whoever_leaves_reads_how_to_come_back_and_a_conversation_that_is_not_stored_has_no_way(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, ["One.", "Two.", "Three."])
+    with screen(tmp_path) as person:
+        person.until("no servers, no tools")
+        person.type("First\r")
+        person.until("One.")
+        person.type("\x04")
+        shown = person.until("continues here.")
+        assert person.leave() == 0
+    [way] = re.findall(r"dial-chat (--resume [0-9a-f]{8}) continues here\.", shown)
+    with screen(tmp_path, *way.split()) as person:
+        person.until("First")
+        person.type("\x04")
+        assert person.leave() == 0
+    with screen(tmp_path, "--no-save") as person:
+        person.until("no servers, no tools")
+        person.type("First\r")
+        person.until("One.")
+        person.type("\x04")
+        assert person.leave() == 0
+        assert "continues here" not in person.text
 
 
 @pytest.mark.once

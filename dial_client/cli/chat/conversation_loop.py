@@ -14,6 +14,7 @@ from dial_client.cli.approval import elicitation_prompt
 from dial_client.cli.approval.terminal_approver import build_approver
 from dial_client.cli.chat.chat_session import ChatSession, CommandResult, describe_stop, open_session
 from dial_client.cli.chat.conversation_commands import show_last_exchange
+from dial_client.cli.chat.conversation_list import shorten_id
 from dial_client.cli.chat.conversation_status import ConversationStatus
 from dial_client.cli.chat.own_commands import read_own_commands
 from dial_client.cli.chat.slash_commands import (
@@ -156,6 +157,8 @@ class ConversationLoop:
                 await self._measure()
             for note in self._chat.describe_lost_calls():
                 self._chat.print(note)
+            if self._chat.conversation_id is not None and not self._chat.options.no_save:
+                self._chat.print(f"dial-chat --resume {shorten_id(self._chat.conversation_id)} continues here.")
             group.cancel_scope.cancel()
 
     def _take_at_once(self, user_input: UserInput, /, *, steers: bool) -> bool:
