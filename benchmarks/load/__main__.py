@@ -58,7 +58,7 @@ class Plan:
     workers: int = WORKERS
 
 
-SMOKE = Plan(services=(("sqlite", 1),), conversations=40, rates=(10,), streams=(4,), rounds=1, seconds=0.5, workers=8)
+SMOKE = Plan(services=(("sqlite", 1),), conversations=40, rates=(10,), streams=(4,), rounds=1, seconds=2.0, workers=8)
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from dial_client.messages.errors import ConfigError, ProviderError
 from dial_client.messages.message import ToolCallRequest
 from dial_client.messages.model import FinishReason
 from dial_client.messages.token_usage import Usage
-from dial_client.runtime.text import did_you_mean, list_names
+from dial_client.runtime.text import did_you_mean
 from dial_client.settings.config_types import Api
 from dial_client.settings.config_values import Node
 from dial_client.settings.endpoint_profile import FLAGS
@@ -339,7 +339,7 @@ class _ScriptReader:
 
     def build_unknown_key_error(self, where: str, key: str, known: Mapping[str, Any]) -> ConfigError:
         near = next((name for name in known if key and key in name), "")
-        hint = did_you_mean(key, known) or (f'did you mean "{near}"?' if near else list_names(known))
+        hint = did_you_mean(key, known) or (f'did you mean "{near}"?' if near else f"the keys are {', '.join(known)}")
         return ConfigError(f"{where}.{key}: unknown key", hint=hint, path=self.path)
 
     def build_error(self, where: str, expected: str) -> ConfigError:

@@ -245,7 +245,7 @@ class ModelCaller:
             limit = request.settings.max_tokens
             self.recorder.note(f"the reply met the limit of {'its length' if limit is None else f'{limit:,} tokens'}")
         if completion.finish is FinishReason.CUT and not completion.notes and not attempt.is_timed_out:
-            self.recorder.note(f"the reply broke off: {endpoint} closed it before its end")
+            self.recorder.note("the reply broke off: the endpoint closed it before its end")
         log.debug(
             "model_request",
             depth=attempt.depth,

@@ -88,7 +88,7 @@ def test_an_unknown_agent_is_an_error_of_use(tmp_path: Path) -> None:
     write_config(tmp_path, {}, ["Done."])
     ran = dial_chat(tmp_path, "Go on", "--agent", "none")
     assert ran.returncode == 2
-    assert "there is no agent 'none' (`dial-chat agents` lists them)" in ran.stderr
+    assert "there is no agent 'none' (there is none)" in ran.stderr
     write_agent(config_folder(tmp_path) / "agents", "reviewer", "Reviews a change.")
     ran = dial_chat(tmp_path, "Go on", "--agent", "reviewr")
     assert "there is no agent 'reviewr' (did you mean \"reviewer\"?)" in ran.stderr

@@ -161,7 +161,7 @@ async def test_usage_and_notes_are_recorded() -> None:
     [
         (Completion(FinishReason.LENGTH), ("the reply met the limit of its length",)),
         (Completion(FinishReason.LENGTH, notes=("it repeats itself",)), ("it repeats itself",)),
-        (Completion(FinishReason.CUT), ("the reply broke off: stand-in closed it before its end",)),
+        (Completion(FinishReason.CUT), ("the reply broke off: the endpoint closed it before its end",)),
         (Completion(FinishReason.CUT, notes=("the connection broke",)), ("the connection broke",)),
     ],
 )
