@@ -123,7 +123,8 @@ def test_the_service_is_measured_under_load() -> None:
     assert all(window["turns_a_second"] > 0 and window["processor_ms"] > 0 for window in figures["saturated"])
     [waits] = figures["rates"].values()
     assert (waits["failed"], len(figures["streams"])) == (0, 1)
-    assert all(value > 0 for value in (*waits["first_byte"], *waits["gap"]))
+    assert all(value > 0 for value in waits["first_byte"])
+    assert all(value >= 0 for value in waits["gap"]), "a busy machine reads several pieces at once"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the processes that a process has started")

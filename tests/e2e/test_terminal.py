@@ -102,7 +102,8 @@ def test_an_interrupt_at_the_prompt_ends_the_turn(tmp_path: Path) -> None:
 def test_a_user_can_stop_an_answer_and_continue_the_conversation(tmp_path: Path) -> None:
     configured(tmp_path, "Hello.", {"text": "I begin", "hang": True}, "Still here.")
     with terminal(tmp_path, "--plain") as screen:
-        screen.until(READY)
+        # A line about the servers leaves raw mode for a moment, in which Enter is a line feed.
+        screen.until("1 server ready", READY)
         screen.type("First\r")
         screen.until("Hello.", READY)
         screen.type("/servers\r")

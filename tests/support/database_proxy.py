@@ -136,15 +136,18 @@ class DatabaseProxy:
             return
         if (task := asyncio.current_task()) is not None:
             self._connections.add(task)
-        with suppress(OSError):
-            remote_reader, remote_writer = await asyncio.open_connection(self._target.hostname, self._target.port)
-            self._writers |= {writer, remote_writer}
-            connection = _Connection((writer, remote_writer))
-            await asyncio.gather(
-                self._pump(reader, remote_writer, connection),
-                self._pump(remote_reader, writer, connection, is_answer=True),
-            )
-            self._writers -= {writer, remote_writer}
+        try:
+            with suppress(OSError):
+                remote_reader, remote_writer = await asyncio.open_connection(self._target.hostname, self._target.port)
+                self._writers |= {writer, remote_writer}
+                connection = _Connection((writer, remote_writer))
+                await asyncio.gather(
+                    self._pump(reader, remote_writer, connection),
+                    self._pump(remote_reader, writer, connection, is_answer=True),
+                )
+                self._writers -= {writer, remote_writer}
+        finally:  # the proxy may end while a connection begins
+            writer.transport.abort()
 
     async def _pump(
         self,
@@ -154,11 +157,13 @@ class DatabaseProxy:
         *,
         is_answer: bool = False,
     ) -> None:
-        with suppress(OSError):
-            while data := await reader.read(65536):
-                if self._springs(data, connection, is_answer=is_answer):
-                    self._spring(connection)
-                elif writer not in self._silent:
-                    writer.write(data)
-                    await writer.drain()
-        writer.transport.abort()
+        try:
+            with suppress(OSError):
+                while data := await reader.read(65536):
+                    if self._springs(data, connection, is_answer=is_answer):
+                        self._spring(connection)
+                    elif writer not in self._silent:
+                        writer.write(data)
+                        await writer.drain()
+        finally:
+            writer.transport.abort()
