@@ -161,8 +161,8 @@ class DurableTurns:
         self._started: dict[str, TurnHandle] = {}
         self._abandoned: set[str] = set()
         self._start_locks: dict[str, anyio.Lock] = {}
-        # The attempts of each turn that this process has found abandoned. The same attempt may be found so often: its
-        # process may only have been too slow to renew the lease.
+        # The attempts of each turn that this process has found abandoned, by `_find_abandoned_attempt`. One that has
+        # begun counts once, however often it is found: its process may only be too slow to renew the lease.
         self._abandoned_attempts: dict[str, set[str]] = {}
         # The turns that this process has resumed, and not seen since: their workflows may not have begun to run.
         self._just_resumed: set[str] = set()

@@ -41,7 +41,9 @@ def select_new(contexts: Iterable[AddedContext], history: Sequence[Message]) -> 
     A front end sends its contexts with every message: each copy would be paid for in all later requests.
     """
     questions = [message for message in history if message.role is Role.USER and not message.steers]
-    latest = {_find_head(part): part for message in questions[-_RECENT:] for part in message.content}
+    # A text alone has no context, and its characters are not looked at one by one.
+    contents = [message.content for message in questions[-_RECENT:] if not isinstance(message.content, str)]
+    latest = {_find_head(part): part for content in contents for part in content}
     return tuple(context for context in contexts if latest.get(_find_head(context.part)) != context.part)
 
 

@@ -45,7 +45,7 @@ READ_THRESHOLD = -5.5
 WRITE_THRESHOLD = -3.0
 # The minimum score of a call that looks up something that shares a word with the question.
 LOOK_UP_THRESHOLD = -7.5
-# The host's tool that searches for tools where there are many.
+# The host's tool that searches for tools where there are many. Its name is that of `tools.catalog`, a layer above.
 SEARCH_TOOLS = "search_tools"
 # Calls of a turn; a failure of the last one is reported.
 MAX_CALLS = 2
