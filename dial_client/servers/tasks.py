@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal, NoReturn, TypeVar, cast
 
 import anyio
 from mcp import Client, MCPError
+from mcp.client import session as sdk_session
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
@@ -29,9 +31,11 @@ from mcp_types import (
     Result,
     TextContent,
 )
+from pydantic import TypeAdapter
 
 from dial_client.hooks.call_context import Caller, CallTask, InputRound
 from dial_client.servers.input_rounds import answer_requests, dump_answer
+from dial_client.servers.sdk_import import defer_builds
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 # Seconds between two polls if the server suggests none, and the bounds of what it may suggest: a poll restarts the
@@ -116,12 +120,34 @@ class TaskExtension(ClientExtension):
 
     def claims(self) -> Sequence[ResultClaim[Any]]:
         """Return the form of a created task."""
-        return (ResultClaim(result_type="task", model=CreatedTask, resolve=_leave),)
+        return _CLAIMS
 
 
 async def _leave(task: CreatedTask, _: ClaimContext) -> NoReturn:
     # The task is followed in whichever session is open, and not by the SDK within the request that has created it.
     raise TaskCreated(task)
+
+
+_CLAIMS = (ResultClaim(result_type="task", model=CreatedTask, resolve=_leave),)
+
+
+def _share_adapters() -> None:
+    """Let all sessions have one adapter for the answers to calls, which is built when it is first used.
+
+    The SDK (mcp 2.3) builds one for each session with the same claims: half of what ten servers cost at their start.
+    Calls over pipes do not use it.
+    """
+    build = sdk_session._build_call_tool_adapter  # noqa: SLF001 - no option
+
+    @cache
+    def build_once(claims: frozenset[tuple[str, ResultClaim[Any]]]) -> TypeAdapter[Any]:
+        with defer_builds():
+            return build(dict(claims))
+
+    sdk_session._build_call_tool_adapter = lambda active: build_once(frozenset(active.items()))  # noqa: SLF001
+
+
+_share_adapters()
 
 
 @dataclass(eq=False, slots=True)

@@ -82,17 +82,58 @@ def test_skills_are_loaded_by_clients_that_have_some_and_those_of_folders_withou
 def test_models_of_the_sdk_are_built_when_they_are_used_and_those_of_the_program_at_once() -> None:
     program = (
         "from dial_client.servers.sdk_import import import_sdk; import_sdk()\n"
-        "from mcp_types import Tool, server_notification_adapter; from pydantic import BaseModel, TypeAdapter\n"
+        "from mcp_types import CallToolRequestParams, Tool, server_notification_adapter\n"
+        "from pydantic import BaseModel, TypeAdapter\n"
         "class Own(BaseModel):\n"
         "    number: int\n"
         "adapter = TypeAdapter(int | str)\n"
         "print(Tool.__pydantic_complete__, Own.__pydantic_complete__, adapter.pydantic_complete)\n"
         "print(Tool.model_validate({'name': 'a', 'inputSchema': {}}).name, Tool.__pydantic_complete__)\n"
+        "later = CallToolRequestParams\n"
+        "print(later.__pydantic_complete__, later.model_validate({'name': 'a'}).name, later.__pydantic_complete__)\n"
         "message = {'method': 'notifications/tools/list_changed'}\n"
         "print(type(server_notification_adapter.validate_python(message)).__name__)"
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert printed.splitlines() == ["False True True", "a True", "ToolListChangedNotification"]
+    assert printed.splitlines() == [
+        "False True True",
+        "a True",
+        "False a True",
+        "ToolListChangedNotification",
+    ]
+
+
+def test_models_of_other_modules_can_be_completed_while_the_sdk_is_imported() -> None:
+    program = (
+        "from __future__ import annotations\n"
+        "from dial_client.servers.sdk_import import defer_builds\n"
+        "from pydantic import BaseModel\n"
+        "def define():\n"
+        "    class Book(BaseModel):\n"
+        "        author: Author\n"
+        "    class Author(BaseModel):\n"
+        "        name: str\n"
+        "    with defer_builds():\n"
+        "        print(Book.model_rebuild())\n"
+        "    return Book\n"
+        "print(define().model_validate({'author': {'name': 'a'}}).author.name)"
+    )
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines() == ["True", "a"]
+
+
+def test_sessions_share_what_reads_the_answers_to_calls_and_it_is_built_when_it_is_used() -> None:
+    program = (
+        "from dial_client.servers.sdk_import import import_sdk; import_sdk()\n"
+        "from dial_client.servers.tasks import TaskExtension; from mcp.client import session\n"
+        "claims = [{claim.result_type: claim for claim in TaskExtension().claims()} for _ in range(2)]\n"
+        "first, second = map(session._build_call_tool_adapter, claims)\n"
+        "print(first is second, first.pydantic_complete)\n"
+        "print(first.validate_python({'resultType': 'task', 'taskId': 'a'}).task_id)\n"
+        "print(first.validate_python({'content': []}).content)"
+    )
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines() == ["True False", "a", "[]"]
 
 
 @pytest.mark.parametrize(
