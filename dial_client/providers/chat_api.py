@@ -41,6 +41,7 @@ from dial_client.providers.http.provider_errors import RETRY_NOTE, StreamedError
 from dial_client.providers.http.response_stream import RawBody, StreamParser
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call, to_json_text
 from dial_client.runtime.json_fields import to_list, to_object, to_text
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.runtime.text import replace_surrogates
 from dial_client.settings.endpoint_profile import CHAT, EndpointProfile
@@ -265,7 +266,7 @@ def _join_contents(first: Any, second: Any) -> Any:
     return [part for content in contents for part in content]
 
 
-_DATA_URL = re.compile(r"data:([^;,]{1,100})(?:;[^;,]{1,100})*?;base64,", re.ASCII)
+_DATA_URL = compile_lazily(r"data:([^;,]{1,100})(?:;[^;,]{1,100})*?;base64,", re.ASCII)
 _MAX_NOTES = 20
 
 
@@ -622,13 +623,13 @@ def merge_reasoning_details(details: list[Any], new_details: Sequence[Any]) -> N
             details.append(dict(detail) if isinstance(detail, dict) else detail)
 
 
-_KEY = re.compile(r'"([^"\\]{0,200})"[ \t\r\n]*:[ \t\r\n]*')
+_KEY = compile_lazily(r'"([^"\\]{0,200})"[ \t\r\n]*:[ \t\r\n]*')
 # The most characters of a key. An object is not converted from a longer key on.
 _MAX_KEY = 256
-_PLAIN = re.compile(r'[^"\\]+')
-_ESCAPE = re.compile(r'\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt]')
+_PLAIN = compile_lazily(r'[^"\\]+')
+_ESCAPE = compile_lazily(r'\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt]')
 # The second half of a surrogate pair may follow.
-_HALF_ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z")
+_HALF_ESCAPE = compile_lazily(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z")
 _MAX_ESCAPE = 12
 _SPACE = " \t\r\n"
 

@@ -15,13 +15,14 @@ from typing import Any
 from dial_client.messages.message import FilePart, ImagePart, Part, TextPart
 from dial_client.messages.model import ModelRequest
 from dial_client.providers.api_history import describe_media
+from dial_client.runtime.lazy_pattern import compile_lazily
 
 MediaType = type[ImagePart] | type[FilePart]
 
 _REFUSED = "the endpoint refused it"
 _NAMES: Mapping[MediaType, str] = {ImagePart: "image", FilePart: "document"}
 # The place of a part in the body of a request: ``messages.3.content.1.image.source``, ``input[2].content[1]``.
-_PLACE = re.compile(r"\b(?:messages|input)(?:[.\[][\w\]]+)+")
+_PLACE = compile_lazily(r"\b(?:messages|input)(?:[.\[][\w\]]+)+")
 
 
 @dataclass(slots=True)

@@ -6,12 +6,12 @@ not identify an endpoint, because any program may listen on it. docs/models.md d
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from dial_client.messages.errors import ConfigError
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.text import find_nearest
 from dial_client.settings.config_types import Api
 from dial_client.settings.endpoint_profile import ANTHROPIC, CHAT, DIAL, MESSAGES, OLLAMA, OPENAI, EndpointProfile
@@ -101,7 +101,7 @@ PRESETS: Mapping[str, Preset] = {
 
 
 # Large models, which can write programs that call tools, by their ids at any endpoint; not their small variants.
-_LARGE_MODELS = re.compile(
+_LARGE_MODELS = compile_lazily(
     r"claude-(?:fable|mythos|opus|sonnet)-[4-9]"
     r"|gpt-(?:5\.[4-9]|[6-9])(?!.*(?:mini|nano|luna))"
     r"|gemini-(?:[3-9][\d.]*-(?:pro|ultra)|[4-9][\d.]*-argon)"

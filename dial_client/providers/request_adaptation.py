@@ -25,6 +25,7 @@ from dial_client.messages.errors import IMAGE_UNREADABLE, IMAGES_UNSUPPORTED, Pr
 from dial_client.messages.message import FilePart, ImagePart, ToolCallRequest, ToolSpec
 from dial_client.messages.model import ArgumentsChunk, CallChunk, Delta, ModelRequest, Thinking
 from dial_client.providers.media_refusals import MediaTrial, MediaType, RefusedMedia
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.settings.endpoint_profile import EndpointProfile
 
 # The most times that one request is adapted and sent again.
@@ -35,43 +36,43 @@ _OPTIONAL_FIELDS = (
     "max_output_tokens", "stop_sequences", "stop", "include", "store", "cache_control", "structured_outputs",
     "response_format", "grammar",
 )  # fmt: skip
-_UNSUPPORTED_PARAMETER = re.compile(
+_UNSUPPORTED_PARAMETER = compile_lazily(
     r"support|unknown|unrecogni[sz]ed|unexpected|extra|permitted|invalid|deprecated|not allowed|too large",
     re.IGNORECASE,
 )
-_IMAGES = re.compile(r"\bimages?\b|image_url|\bvision\b|multimodal", re.IGNORECASE)
+_IMAGES = compile_lazily(r"\bimages?\b|image_url|\bvision\b|multimodal", re.IGNORECASE)
 # Matches a refusal of one document, and not of documents as such.
-_BAD_DOCUMENT = re.compile(
+_BAD_DOCUMENT = compile_lazily(
     r"password|encrypt|corrupt|damaged|\bvalid (?:pdf|document|file)|not valid|process|\bpages\b"
     r"|too (?:large|long|many|big)|exceed|\bparse\b|\bread\b|empty",
     re.IGNORECASE,
 )
-_DOCUMENTS = re.compile(r"\bdocuments?\b|\bpdfs?\b|\bfiles?\b|\binput_file\b|\bfile_data\b", re.IGNORECASE)
+_DOCUMENTS = compile_lazily(r"\bdocuments?\b|\bpdfs?\b|\bfiles?\b|\binput_file\b|\bfile_data\b", re.IGNORECASE)
 # Groq describes unsupported content with "the following must be satisfied".
-_MISSING_PARAMETER = re.compile(r"missing|require|must (?!be satisfied)", re.IGNORECASE)
-_TOOL_SEARCH = re.compile(r"defer_loading|tool[ _]search", re.IGNORECASE)
+_MISSING_PARAMETER = compile_lazily(r"missing|require|must (?!be satisfied)", re.IGNORECASE)
+_TOOL_SEARCH = compile_lazily(r"defer_loading|tool[ _]search", re.IGNORECASE)
 # Matches a refusal of the field with the schema of the answer.
-_OUTPUT_FORMAT = re.compile(
+_OUTPUT_FORMAT = compile_lazily(
     r"response_?format|json_?schema|output_config|output_format|text\.format|response mime ?type|structured output"
     r"|generation_config",
     re.IGNORECASE,
 )
 # Matches a refusal of one particular schema.
-_INVALID_SCHEMA = re.compile(
+_INVALID_SCHEMA = compile_lazily(
     r"invalid (?:json )?schema|schemas? (?:is|are|has|have|must|contains?|exceeds?|with)\b|response_schema|recursi"
     r"|in context=|too (?:many|complex|large)",
     re.IGNORECASE,
 )
-_BESIDE_TOOLS = re.compile(r"function.?call|\btools?\b", re.IGNORECASE)
+_BESIDE_TOOLS = compile_lazily(r"function.?call|\btools?\b", re.IGNORECASE)
 # The dialect of JSON Schema of an endpoint, by words of its refusals.
 _DIALECTS = {"function_declarations": "gemini", "moonshot flavored": "openai"}
-_THINKING = re.compile(r"reasoning[._]effort|\breasoning\b|\bthinking\b|\beffort\b", re.IGNORECASE)
+_THINKING = compile_lazily(r"reasoning[._]effort|\breasoning\b|\bthinking\b|\beffort\b", re.IGNORECASE)
 # The amount of thinking to request in place of one that the endpoint refuses.
 _NEAREST_THINKING: Mapping[str, Thinking] = {"max": "high", "minimal": "low"}
 FORCED_CHOICE_NOTE = "the endpoint does not accept a forced call: the model itself chooses whether to call a tool"
 # Matches the refusal of a user message after a tool message, by Mistral and by servers with Mistral's tokenizer.
-_ROLE_ORDER = re.compile(r"\brole\W{1,3}user\W{1,3}after role\W{1,3}tool\b", re.IGNORECASE)
-_ECHOES = re.compile(r"thinking|signature|reasoning|encrypted|tool_calls|citation|server_tool|not persisted")
+_ROLE_ORDER = compile_lazily(r"\brole\W{1,3}user\W{1,3}after role\W{1,3}tool\b", re.IGNORECASE)
+_ECHOES = compile_lazily(r"thinking|signature|reasoning|encrypted|tool_calls|citation|server_tool|not persisted")
 
 
 @dataclass(slots=True)

@@ -95,12 +95,7 @@ def test_models_of_the_sdk_are_built_when_they_are_used_and_those_of_the_program
         "print(type(server_notification_adapter.validate_python(message)).__name__)"
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert printed.splitlines() == [
-        "False True True",
-        "a True",
-        "False a True",
-        "ToolListChangedNotification",
-    ]
+    assert printed.splitlines() == ["False True True", "a True", "False a True", "ToolListChangedNotification"]
 
 
 def test_models_of_other_modules_can_be_completed_while_the_sdk_is_imported() -> None:

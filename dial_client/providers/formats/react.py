@@ -183,7 +183,7 @@ class _Labels(Markers):
         self._begun = rf"{decoration}(?:{_ANY_PART}|(?:{_ANY_NAME})[ \t*]{{0,4}})?\Z"
 
     @cached_property
-    def has_lead(self) -> Callable[[str], object]:
+    def has_lead(self) -> Callable[..., re.Match[str] | None]:
         """A function that returns None for a text without any character that could begin a marker."""
         return re.compile(f"[\n{re.escape(self.leads)}]").search
 

@@ -19,18 +19,19 @@ from dial_client.messages.errors import (
 )
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.runtime.json_fields import to_text
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.network_environment import remark_on_network
 from dial_client.runtime.text import replace_surrogates
 
 RETRY_NOTE = "the endpoint could not parse the model's tool call: the request is sent again"
 
-_NO_TOOLS = re.compile(
+_NO_TOOLS = compile_lazily(
     r"(?:not|n't) support(?:ed)?\b[^.]{0,40}\b(?:tools?|functions?)\b|\btools?\b[^.]{0,60}\b(?:not|n't) supported"
     r"|support tool use|enable-auto-tool-choice|tools param requires|\btool calling\b[^.]{0,40}\bnot supported",
     re.IGNORECASE,
 )
 # Matches a refusal of one image: its form, its size or its content.
-_BAD_IMAGE = re.compile(
+_BAD_IMAGE = compile_lazily(
     r"\bimages?[ _-]?(?:data |file )?(?:format|dimensions?|size|resolution|width|height|length|aspect|mime)\b"
     r"|\b(?:process|load|decod\w*|parse|read|download|identify|open)\b[^.]{0,20}\bimage\b"
     r"|image[^.]{0,20}: unknown format"
@@ -43,7 +44,7 @@ _IMAGE_WORDS = r"\b(?:images?|image_url|vision|multi-?modal(?:ity)?)\b"
 _NOT = r"(?:not|n't|no|only|unsupported)"
 _TAKEN = r"(?:be )?(?:support|accept|allow|enable|available)\w*"
 # Matches a refusal of images as such.
-_NO_IMAGES = re.compile(
+_NO_IMAGES = compile_lazily(
     rf"{_NOT} {_TAKEN}[^.]{{0,60}}{_IMAGE_WORDS}|{_IMAGE_WORDS}[^.]{{0,60}}\b{_NOT} {_TAKEN}"
     r"|\b(?:support|required for|capable of) (?:image|vision|multimodal)\b|\bnot an? (?:multi-?modal|vision)\b"
     r"|at most 0 image|unknown variant \W?image|\btag 'image' found|text.only.{0,40}\bimage"
@@ -53,7 +54,7 @@ _NO_IMAGES = re.compile(
 )
 # Statuses that do not depend on what the request asks: the key, the account, the load.
 _UNRELATED_STATUSES = frozenset({401, 402, 403, 407, 408, 409, 429})
-_TOO_LONG = re.compile(
+_TOO_LONG = compile_lazily(
     r"context.?(?:length|window|size)|prompt is too long|maximum context|input is too long"
     r"|too many (?:input )?tokens|\btoo_many_prompt_tokens\b",
     re.IGNORECASE,
@@ -200,12 +201,12 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 # A wait in words, such as "try again in 1m26.4s", and Google's `RetryInfo`, which a router may send on as a text.
-_WAIT = re.compile(
+_WAIT = compile_lazily(
     r"(?:try again|retry|wait)(?: in| after| for)? ((?:\d+(?:\.\d+)?\s?[a-z]+\b\s?){1,3}|(?:[\d.]+[hms]+)+)"
 )
-_PARTS = re.compile(r"(\d+(?:\.\d+)?)\s?(ms|milli|h|m|s)")
+_PARTS = compile_lazily(r"(\d+(?:\.\d+)?)\s?(ms|milli|h|m|s)")
 _UNITS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_RETRY_DELAY = re.compile(r"retryDelay\W{1,9}(\d+(?:\.\d+)?)s")
+_RETRY_DELAY = compile_lazily(r"retryDelay\W{1,9}(\d+(?:\.\d+)?)s")
 
 
 def _find_wait(status: int | None, message: str, value: Any) -> float | None:
