@@ -160,7 +160,7 @@ class TurnScope:
     """The offered names of tools that the turn leaves out."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen, as it is made for each call: see `tools.executor.CallScope`
 class CallContext:
     """The context of one call, for the requests that its server sends during the call."""
 

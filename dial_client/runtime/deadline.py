@@ -9,6 +9,7 @@ from functools import cache
 from types import TracebackType
 
 import anyio
+import anyio.lowlevel
 
 
 class Deadline:
@@ -61,6 +62,10 @@ class Deadline:
         """Whether the deadline has passed."""
         return not self._waiting and anyio.current_time() >= self._at
 
+    async def checkpoint(self) -> None:
+        """Raise the cancellation if the deadline has passed, or if the task is cancelled for another reason."""
+        await anyio.lowlevel.checkpoint_if_cancelled()
+
     def scope(self) -> AbstractContextManager[anyio.CancelScope]:
         """Cancel the ``with`` block at the deadline; ``scope.cancelled_caught`` tells whether it was cancelled."""
         return _Scope(math.inf if self._waiting else self._at, self._scopes)
@@ -102,6 +107,9 @@ class NoDeadline(Deadline):
     def restart(self, seconds: float) -> None:
         """Do nothing."""
         del seconds
+
+    async def checkpoint(self) -> None:
+        """Do nothing: a task that is cancelled learns of it when it waits."""
 
     def scope(self) -> AbstractContextManager[anyio.CancelScope]:
         """Do nothing; ``scope.cancelled_caught`` is False."""

@@ -29,6 +29,9 @@ class PipeReader:
 
     def __init__(self, descriptor: int, limit: int) -> None:
         self._descriptor, self._limit = descriptor, limit
+        self.take: Callable[[bytes], bool] = lambda _: False
+        """Called with what was read for a task that waits; returns True if the task need not be woken for it: that
+        would take a round of the event loop. Not called on trio, and on other loops that watch no pipes."""
         # The event loop of asyncio that watches the descriptor; None if none does.
         self._loop: Any = None
         # The task that waits, as a future; None if none waits.
@@ -97,11 +100,18 @@ class PipeReader:
             self.close()  # what arrives stays in the pipe until a task wants it: the other side shall wait
             return
         try:
-            self._unclaimed = os.read(self._descriptor, self._limit)
+            chunk = os.read(self._descriptor, self._limit)
         except BlockingIOError:
             return
         except OSError as error:
             self._unclaimed = error
+        else:
+            try:
+                if chunk and self.take(chunk):
+                    return
+                self._unclaimed = chunk
+            except Exception as error:  # noqa: BLE001 - the event loop would only log it: the task that waits gets it
+                self._unclaimed = error
         waiter.set_result(None)
 
 

@@ -187,7 +187,7 @@ class ServerSession:
         if client is None:
             raise CallNotRun(self._status.name, self._describe_end())
         problem: Exception | None = None
-        with anyio.CancelScope() as scope:
+        with type(self._scope)() as scope:  # `anyio.CancelScope` would find the event loop anew for each call
             try:
                 return await self._requests.run_call(tool, partial(request, client), scope)
             except InputRequired:

@@ -94,7 +94,8 @@ ReceiveToolResult = Callable[["CallToolResult"], None]
 WaitingCalls = Mapping[str, tuple[PendingApproval, Approval | None]]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+# Nothing changes the objects below. They are made for each call, and frozen ones would take five times as long to make.
+@dataclass(eq=False, slots=True)
 class CallScope:
     """The objects that calls share with their turn."""
 
@@ -126,7 +127,7 @@ class CallScope:
     """Stores what agents do that the calls run; None for calls outside of a turn."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class ToolExecutor:
     """Runs calls of the tools in the current catalog."""
 
@@ -354,10 +355,9 @@ class ToolExecutor:
     async def _attempt(self, call: ToolCallRequest, route: Route | None, round_: _Round) -> _Attempt:
         """Validate, approve, make and audit one call within the timeout of the turn."""
         cleared: _Cleared | None = None
-        result = ToolCallResult.failed(call.id, Failure.TIMEOUT, _TIME_IS_OVER)
         started_at = time.monotonic()
         with self.audit.call(call, route.spec if route else None) as audit:
-            with round_.limit.scope():
+            with round_.limit.scope() as scope:
                 if round_.task is not None and route is not None:
                     decision: _Cleared | ToolCallResult = _Cleared(route, call)
                     audit.record_decision(is_allowed=True, decided_by=_EARLIER_RUN)
@@ -372,6 +372,8 @@ class ToolExecutor:
                         await self.scope.release(call.id)
                     answer = await self._call(cleared.call, cleared.route, round_, audit)
                     result = _add_note_of_changes(answer, call, cleared.call)
+            if scope.cancelled_caught:
+                result = ToolCallResult.failed(call.id, Failure.TIMEOUT, _TIME_IS_OVER)
             audit.record_result(result)
         # Of an agent, only the result itself says what the agent has read.
         source = find_taint_source(call, result, cleared.route if cleared is not None else None) or result.taint
@@ -456,7 +458,7 @@ class ToolExecutor:
 
     async def _call(self, call: ToolCallRequest, route: Route, round_: _Round, audit: CallAudit) -> ToolCallResult:
         """Make a call within its own timeout, which each progress notification of the server restarts."""
-        await anyio.lowlevel.checkpoint_if_cancelled()  # no call starts after the timeout of the turn
+        await round_.limit.checkpoint()  # no call starts after the timeout of the turn
         settings = route.connection.settings
         own_timeout = settings.tool_timeout if settings is not None else None
         timeout = self.limits.tool_timeout if own_timeout is None else own_timeout
@@ -522,7 +524,7 @@ class ToolExecutor:
         return result if is_same else replace(result, content=content, error=error)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class _Round:
     """What the calls of one round share."""
 
@@ -543,7 +545,7 @@ class _Round:
     """The task of the only call of this round, which an earlier process has made; None for calls that are made."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class _Cleared:
     """A call that may run, with the route to its tool."""
 
@@ -551,7 +553,7 @@ class _Cleared:
     call: ToolCallRequest
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class _Attempt:
     """One call, with its result."""
 

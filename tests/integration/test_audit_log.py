@@ -334,3 +334,31 @@ def test_the_log_has_the_arguments_on_request_with_known_secrets_masked(tmp_path
     assert found[0]["arguments_digest"] == compute_digest(given)
     assert SECRET not in list_log_files(tmp_path)[0].read_text()
     assert verify(tmp_path).is_intact
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"text": "plain", "b": True, "a": 10**30, "none": None},
+        {"b": 1, "a": {"d": 2, "c": [1.5, 1e-06, 1e16]}},
+        {"é": "ü\u202e\U0001f600", "a": 1},
+        {"line": 'a\x7f\x00\x1f\n\t"\\/', "lone": "\ud800"},
+        {"lone": "\ud800"},
+        {"nan": float("nan"), "inf": float("inf")},
+        "not JSON",
+    ],
+)
+def test_the_digest_of_arguments_can_be_computed_by_the_documented_line_and_each_line_is_ascii(
+    tmp_path: Path, given: Any
+) -> None:
+    formula = json.dumps(given, sort_keys=True, separators=(",", ":")).encode()
+    assert compute_digest(given) == f"sha256:{sha256(formula).hexdigest()}"
+    with AuditLog(tmp_path, with_arguments=True) as log:
+        log.record(entry(arguments=given, tool="\x7f\u202e\ud800"))
+    [path] = list_log_files(tmp_path)
+    assert all(line.isascii() and b"\x7f" not in line for line in path.read_bytes().splitlines())
+    [line] = calls_of(tmp_path)
+    assert line["tool"] == "\x7f\u202e\ud800"
+    assert line.get("arguments", given) == given or "nan" in given
+    assert verify(tmp_path).is_intact

@@ -75,6 +75,41 @@ async def test_what_no_task_waits_for_stays_in_the_pipe(pipe: tuple[int, int]) -
     reader.close()
 
 
+async def test_what_is_taken_at_once_wakes_nobody_and_all_else_is_read_in_order(pipe: tuple[int, int]) -> None:
+    reader = PipeReader(pipe[0], 100)
+    taken: list[bytes] = []
+
+    def take(chunk: bytes) -> bool:
+        taken.append(chunk)
+        if chunk == b"broken":
+            raise ValueError("what fails at once fails for the task that waits")
+        return chunk == b"answer"
+
+    reader.take = take
+    found: list[bytes] = []
+
+    async def read() -> None:
+        found.append(await reader.read())
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(read)
+            for chunk in (b"answer", b"another"):
+                await anyio.wait_all_tasks_blocked()
+                os.write(pipe[1], chunk)
+                while not (found or chunk in taken):
+                    await anyio.lowlevel.checkpoint()
+                if found == [chunk]:
+                    break
+        if not taken:
+            return  # an event loop that watches no pipes
+        assert (taken, found) == ([b"answer", b"another"], [b"another"])
+        os.write(pipe[1], b"broken")
+        with pytest.raises(ValueError, match="for the task that waits"):
+            await reader.read()
+    reader.close()
+
+
 async def test_a_read_that_is_woken_ends_and_a_later_read_goes_on(pipe: tuple[int, int]) -> None:
     reader = PipeReader(pipe[0], 100)
 

@@ -51,7 +51,7 @@ def find_common_origin(origins: Iterable[Origin]) -> Origin:
     return Origin(**{name: values.pop() for name, values in parts.items() if len(values) == 1})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: two are made for each call, and would take five times as long
 class AuditEntry:
     """A decision, or a finished call. Names are unchanged from the server or the model."""
 
@@ -139,7 +139,7 @@ def record_request(
     record(recorder, entry)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)  # not frozen, as it is made for each call
 class TurnAudit:
     """Records the tool calls of one turn, or calls outside of turns."""
 

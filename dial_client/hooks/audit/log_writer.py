@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -48,9 +48,9 @@ _MAX_PENDING = 1000
 _TAIL = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class _End:
-    """The end of the chain: the file, its size, and its last line."""
+    """The end of the chain: the file, its size, and its last line. It moves with each line."""
 
     path: Path
     identity: tuple[int, int]
@@ -116,7 +116,8 @@ class AuditLog:
 
     def record(self, entry: AuditEntry) -> None:
         """Append an entry to the chain."""
-        fields = build_fields(entry, with_arguments=self._with_arguments, mask=self._mask) | self._about
+        fields = build_fields(entry, with_arguments=self._with_arguments, mask=self._mask)
+        fields |= self._about
         with self._threads:
             self._pending.append(fields)
             self._flush()
@@ -139,8 +140,8 @@ class AuditLog:
             try:
                 self._find_end()
                 while self._pending:
-                    lost = {"lost": self._lost} if self._lost else {}
-                    self._append(self._pending[0] | lost)
+                    fields = self._pending[0]
+                    self._append(fields | {"lost": self._lost} if self._lost else fields)
                     self._pending.popleft()
                     self._lost = 0
             finally:
@@ -184,7 +185,7 @@ class AuditLog:
             return
         self._end = end
         if torn == b"\n":
-            self._end = replace(end, size=end.size + os.write(self._handle, torn))  # only the line feed was missing
+            end.size += os.write(self._handle, torn)  # only the line feed was missing
         elif torn:
             about = {"torn_bytes": len(torn), "torn_digest": hashlib.sha256(torn).hexdigest()}
             self._append({"event": "torn", **about} | self._about, lead=b"\n")
@@ -227,9 +228,9 @@ class AuditLog:
         if written != len(data):
             os.ftruncate(self._handle, self._end.size)
             raise OSError(None, "the disk is full")
-        digest = data.strip(b"\n")[-66:-2].decode()
-        before = self._end
-        self._end = _End(before.path, before.identity, before.size + len(data), before.n + 1, digest)
+        self._end.size += len(data)
+        self._end.n += 1
+        self._end.digest = data[-67:-3].decode()
 
     def _open(self, path: Path) -> None:
         self._release()

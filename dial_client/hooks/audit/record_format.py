@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ MAX_ARGUMENTS = 64 * 1024
 # The most characters of a name from a server or model.
 _MAX_NAME = 300
 _COMPACT = json.JSONEncoder(separators=(",", ":"))
+# The types whose JSON is the same from each encoder, if all characters are ASCII.
+_PLAIN = frozenset((str, int, bool, type(None)))
+_TEXT = frozenset((str,))
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
 _SEAL = re.compile(rb',"digest":"([0-9a-f]{64})"\}')
 _SEAL_BYTES = 77
@@ -35,9 +39,9 @@ Mask = Callable[[str], str]
 
 def seal(fields: Mapping[str, Any]) -> bytes:
     """Return the line of a record, with its digest and a line feed."""
-    body = _COMPACT.encode(fields).encode()
+    body = _encode(fields) or _COMPACT.encode(fields).encode()
     digest = hashlib.sha256(body).hexdigest()
-    return body[:-1] + f',"digest":"{digest}"}}\n'.encode()
+    return b'%b,"digest":"%b"}\n' % (body[:-1], digest.encode())
 
 
 def unseal(line: bytes) -> dict[str, Any]:
@@ -65,44 +69,63 @@ def compute_digest(value: object) -> str:
 
     In Python: ``sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode())``.
     """
+    data = b""
+    if type(value) is dict and _PLAIN.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value)):
+        data = _encode(dict(sorted(value.items())))
     try:
-        data = _CANONICAL.encode(value).encode()
+        data = data or _CANONICAL.encode(value).encode()
     except (TypeError, ValueError, RecursionError):
         return "unknown"
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
+@cache
+def _find_encoder() -> Callable[[object], bytes]:
+    from pydantic_core import to_json  # not needed to read a log, and loaded already where servers are called
+
+    return to_json
+
+
+def _encode(fields: Mapping[str, Any]) -> bytes:
+    """Return compact JSON in a third of the time that `json` takes; empty if a character has to be escaped.
+
+    Whatever is not ASCII is escaped in the log: nothing in it may be invisible, or look like something else.
+    """
+    try:
+        data = _find_encoder()(fields)
+    except ValueError:  # lone surrogates
+        return b""
+    return data if data.isascii() and b"\x7f" not in data else b""
+
+
 def build_fields(entry: AuditEntry, *, with_arguments: bool, mask: Mask | None) -> dict[str, Any]:
     """Return the non-empty fields of an entry, with times in ISO 8601 and durations in seconds to the microsecond."""
+    origin = entry.origin
     fields: dict[str, Any] = {
         "time": entry.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "event": entry.event,
-        "id": entry.id,
-        "conversation": entry.origin.conversation,
-        "turn": entry.origin.turn,
-        "owner": entry.origin.owner[:_MAX_NAME],
-        "client": entry.origin.client[:_MAX_NAME],
-        "agent": entry.origin.agent[:_MAX_NAME],
-        "call": entry.call[:_MAX_NAME],
-        "server": entry.server[:_MAX_NAME],
-        "tool": entry.tool[:_MAX_NAME],
-        "decision": entry.decision,
-        "decided_by": entry.decided_by[:_MAX_NAME],
-        "waited_s": _round_seconds(entry.waited),
-        "outcome": entry.outcome,
-        "duration_s": _round_seconds(entry.duration),
+        "id": entry.id or None,
+        "conversation": origin.conversation or None,
+        "turn": origin.turn or None,
+        "owner": origin.owner[:_MAX_NAME] or None,
+        "client": origin.client[:_MAX_NAME] or None,
+        "agent": origin.agent[:_MAX_NAME] or None,
+        "call": entry.call[:_MAX_NAME] or None,
+        "server": entry.server[:_MAX_NAME] or None,
+        "tool": entry.tool[:_MAX_NAME] or None,
+        "decision": entry.decision or None,
+        "decided_by": entry.decided_by[:_MAX_NAME] or None,
+        "waited_s": None if entry.waited is None else round(entry.waited, 6),
+        "outcome": entry.outcome or None,
+        "duration_s": None if entry.duration is None else round(entry.duration, 6),
         "result_bytes": entry.result_bytes,
     }
-    fields = {name: value for name, value in fields.items() if value not in ("", None)}
+    fields = {name: value for name, value in fields.items() if value is not None}
     if entry.arguments is not None:
         fields["arguments_digest"] = compute_digest(entry.arguments)
         if with_arguments and (arguments := _prepare_arguments(entry.arguments, mask)) is not None:
             fields["arguments"] = arguments
     return fields
-
-
-def _round_seconds(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 6)
 
 
 def _prepare_arguments(arguments: Mapping[str, Any] | str, mask: Mask | None) -> Any:

@@ -47,10 +47,10 @@ _OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 class _DirectCall:
     """A call that waits for its answer. Its progress is reported by its own task, so that nobody else waits for it."""
 
-    def __init__(self, on_progress: _OnProgress | None) -> None:
+    def __init__(self, on_progress: _OnProgress | None, event: type[anyio.Event]) -> None:
         self._on_progress = on_progress
         self._progress: deque[_Progress] = deque()
-        self._changed = anyio.Event()
+        self._event, self._changed = event, event()
         self._outcome: dict[str, Any] | ErrorData | None = None
 
     def resolve(self, outcome: dict[str, Any] | ErrorData) -> None:
@@ -77,7 +77,7 @@ class _DirectCall:
                 except Exception as error:  # noqa: BLE001 - what is told about a call must not end the call
                     log.failure("callback_failed", error, callback="on_progress")
             if self._outcome is None:
-                self._changed = anyio.Event()
+                self._changed = self._event()
             elif isinstance(self._outcome, ErrorData):
                 raise MCPError(self._outcome.code, self._outcome.message, self._outcome.data)
             else:
@@ -102,6 +102,8 @@ class DirectCalls:
         self._is_closed = False
         # The SDK's session; None before it is ready.
         self._session: Any = None
+        # The event of the event loop that runs: to find it anew takes ten times as long as to make one.
+        self._event = anyio.Event
         # The members of `_meta` that each request has, by the features of the client of a gateway that calls.
         self._stamps: dict[object, Mapping[str, Any]] = {}
         # The answer that is the SDK's to go on with, in the task of the call.
@@ -110,6 +112,7 @@ class DirectCalls:
     def connect(self, session: Any) -> None:
         """Make the calls of a session of the SDK, which is ready."""
         self._session, dispatcher = session, session._dispatcher  # noqa: SLF001 - no option
+        self._event = type(anyio.Event())
         send = dispatcher.send_raw_request
 
         async def send_raw_request(method: str, params: Any, opts: Any = None, **more: Any) -> dict[str, Any]:
@@ -149,7 +152,7 @@ class DirectCalls:
         except ValueError as error:  # lone surrogates in a model's arguments
             raise MCPError(INTERNAL_ERROR, f"the request cannot be written as JSON: {error}") from error
         version: str = self._session.protocol_version
-        call = self._calls[str(id_)] = _DirectCall(on_progress)
+        call = self._calls[str(id_)] = _DirectCall(on_progress, self._event)
         try:
             self.on_sent(id_, version)
             await self._send(line)
@@ -194,6 +197,10 @@ class DirectCalls:
             await self._send(_encode(method="notifications/cancelled", params={"requestId": id_}))
         except MCPError:
             log.debug("not_cancelled", reason="the connection has ended")
+
+    def is_answer(self, message: object) -> bool:
+        """Return whether a message is the answer to one of these calls."""
+        return isinstance(message, JSONRPCResponse | JSONRPCError) and str(message.id) in self._calls
 
     def take(self, message: object) -> bool:
         """Take an answer or the progress of one of these calls; return False for any other message."""

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -79,15 +80,19 @@ class LineSplitter:
         Raises:
             LineTooLong: A line, complete or not, is longer than `max_bytes`.
         """
+        if self.is_line(chunk):
+            return [chunk[:-1]]  # most messages arrive alone and whole
         first, *following = chunk.split(b"\n")
-        if not self._pieces and following == [b""] and len(first) <= self._max:
-            return [first]  # most messages arrive alone and whole
         self._add(first)
         lines: list[bytes] = []
         for piece in following:
             lines.append(self.take_rest())
             self._add(piece)
         return lines
+
+    def is_line(self, chunk: bytes) -> bool:
+        """Return whether a chunk is the rest of no line, and a whole one itself, with its line feed."""
+        return not self._pieces and -1 < chunk.find(b"\n") == len(chunk) - 1 <= self._max
 
     def take_rest(self) -> bytes:
         """Return and clear the bytes after the last line feed: at the end of the stream, the last line."""
@@ -415,6 +420,8 @@ class RepairingTransport:
         repairer = ResponseRepairer(self.on_note, self.mask)
         if self.direct is not None:
             self.direct.on_sent, self.direct.on_over = repairer.record_call, repairer.forget_call
+            output: Any = read  # a `stdio` transport's, as there are direct calls
+            output.take_at_once = partial(_take_answer, repairer, self.direct)
         reader = _Reader(read, repairer, RateLimiter(self.on_note), self.on_end, self.direct)
         return reader, _Writer(write, repairer)
 
@@ -430,6 +437,14 @@ class RepairingTransport:
         finally:
             handled = await self.inner.__aexit__(kind, error, trace)
         return handled
+
+
+def _take_answer(repairer: ResponseRepairer, direct: DirectCalls, message: SessionMessage) -> bool:
+    """Take the answer to a direct call, which needs no task; return False for any other message."""
+    if not direct.is_answer(message.message):
+        return False
+    repairer.repair(message.message)  # answers pass the limiter in any case
+    return direct.take(message.message)
 
 
 @dataclass(eq=False)

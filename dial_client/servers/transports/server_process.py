@@ -199,7 +199,7 @@ class ServerProcess:
         pipes = self._popen.stdin, self._popen.stdout, self._popen.stderr
         self._pipes = [pipe for pipe in pipes if pipe is not None]
         self._stdin, self._stdout, stderr = (pipe.fileno() for pipe in self._pipes)
-        self._output, self._errors = PipeReader(self._stdout, CHUNK), PipeReader(stderr, CHUNK)
+        self.output, self._errors = PipeReader(self._stdout, CHUNK), PipeReader(stderr, CHUNK)
         for pipe in self._pipes:
             os.set_blocking(pipe.fileno(), False)
         self._stdin_open = True
@@ -219,7 +219,7 @@ class ServerProcess:
         Raises:
             anyio.ClosedResourceError: `wake_reader` was called meanwhile.
         """
-        return await _read(self._output)
+        return await _read(self.output)
 
     def read_arrived(self) -> bytes:
         """Return the bytes of standard output that have arrived, at most `CHUNK`; empty if there are none."""
@@ -230,7 +230,7 @@ class ServerProcess:
 
     def wake_reader(self) -> None:
         """End a `read` that waits."""
-        self._output.wake()
+        self.output.wake()
 
     async def read_stderr(self) -> None:
         """Read standard error into `stderr` until its end."""
@@ -325,7 +325,7 @@ class ServerProcess:
 
     def close(self) -> None:
         """Close the pipes; to be called when no task reads or writes them any more."""
-        self._output.close()
+        self.output.close()
         self._errors.close()
         for pipe in self._pipes:
             pipe.close()

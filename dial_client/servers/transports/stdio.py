@@ -142,6 +142,10 @@ class _ServerOutput(ObjectReceiveStream[SessionMessage | Exception]):
         """Set when all output is read."""
         self.failure: str | None = None
         """Why the connection was closed from this side; None if it was not."""
+        self.take_at_once: Callable[[SessionMessage], bool] = lambda _: False
+        """Called with a response that arrives alone and whole while a task waits; returns False, and leaves it as it
+        is, if the task is to receive it."""
+        process.output.take = self._take_response
         self._process, self._note = process, note
         self._splitter = LineSplitter(MAX_MESSAGE_BYTES)
         self._lines: deque[bytes] = deque()
@@ -204,6 +208,12 @@ class _ServerOutput(ObjectReceiveStream[SessionMessage | Exception]):
         chunk = self._process.read_arrived() if self._rest > 0 else b""
         self._rest -= len(chunk)
         return chunk
+
+    def _take_response(self, chunk: bytes) -> bool:
+        if b'"method"' in chunk or not self._splitter.is_line(chunk):
+            return False
+        messages = parse_messages(chunk)
+        return len(messages) == 1 and self.take_at_once(messages[0])
 
     async def _parse(self, line: bytes) -> None:
         messages = parse_messages(line)
