@@ -24,7 +24,7 @@ from dial_client.gateway.definitions import ToolDefinitions
 from dial_client.gateway.questions import GivenApproval
 from dial_client.gateway.tool_calls import ToolCalls
 from dial_client.messages.events import Event, ToolCallFinished, ToolCallProgress, ToolCallStarted
-from dial_client.messages.message import ToolCallRequest, ToolSpec
+from dial_client.messages.message import SEARCH_TOOLS, ToolCallRequest, ToolSpec
 from dial_client.runtime.deadline import NoDeadline
 from dial_client.tools.catalog import RUN_CODE
 from dial_client.tools.snippets.call_values import MAX_RESULT
@@ -34,7 +34,7 @@ from dial_client.tools.snippets.tool_stubs import to_function_names
 
 # What may be the name of a tool in a program: one of a server that is starting is waited for.
 _TOOL_NAME = re.compile(r"[A-Za-z_]\w*__\w+", re.ASCII)
-_SPEC = build_code_spec("- `search_tools` finds tools, and `describe_tool` declares their functions.")
+_SPEC = build_code_spec(f"- `{SEARCH_TOOLS}` finds tools, and `describe_tool` declares their functions.")
 CODE_TOOL = Tool(
     name=RUN_CODE,
     description=_SPEC.description,

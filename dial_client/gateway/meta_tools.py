@@ -27,7 +27,7 @@ from dial_client.gateway.definitions import Definitions, ListedTool, ToolDefinit
 from dial_client.gateway.handlers import Handlers
 from dial_client.gateway.tool_calls import ToolCalls
 from dial_client.gateway.tool_listing import ToolListing
-from dial_client.messages.message import ToolSpec
+from dial_client.messages.message import SEARCH_TOOLS, ToolSpec
 from dial_client.runtime.safe_text import sanitize
 from dial_client.runtime.text import find_nearest_by_words
 from dial_client.schema.argument_check import ArgumentCheck
@@ -38,7 +38,7 @@ from dial_client.tools.catalog import RUN_CODE
 from dial_client.tools.search_index import MAX_NAMED, SearchIndex, describe_less_likely
 from dial_client.tools.snippets.tool_stubs import MAX_DESCRIPTION
 
-SEARCH_TOOLS, DESCRIBE_TOOL, CALL_TOOL = "search_tools", "describe_tool", "call_tool"
+DESCRIBE_TOOL, CALL_TOOL = "describe_tool", "call_tool"
 _INSTRUCTIONS = (
     f"Most tools are not listed: {SEARCH_TOOLS} finds them, {DESCRIBE_TOOL} has their schemas, {CALL_TOOL} calls them."
 )

@@ -68,6 +68,9 @@ class StoredEntry:
         return cls(data["kind"], data["data"])
 
 
+# The host's tool that searches for tools where there are many. The embedded model knows it too.
+SEARCH_TOOLS = "search_tools"
+
 MAX_ICONS = 8
 # The most characters of a URL; a ``data:`` URL contains the image itself.
 MAX_SOURCE = 100_000

@@ -16,7 +16,7 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dial_client.messages.mcp_apps import is_for_app, is_for_model, parse_app_uri
-from dial_client.messages.message import ToolCallResult, ToolSpec, read_icons
+from dial_client.messages.message import SEARCH_TOOLS, ToolCallResult, ToolSpec, read_icons
 from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.safe_text import clean, to_one_line
 from dial_client.schema import provider_schema
@@ -36,7 +36,6 @@ MAX_NAME = 64
 MAX_DESCRIPTION = 8_000
 CUT_MARK = "[The rest of this description is left out: it is too long.]"
 
-SEARCH_TOOLS = "search_tools"
 LIST_RESOURCES, READ_RESOURCE = "list_resources", "read_resource"
 READ_SKILL = "read_skill"
 RUN_CODE = "run_code"

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from dial_client.messages.limits import Limits
-from dial_client.messages.message import Failure, Message, Role, ToolCallResult, ToolSpec
+from dial_client.messages.message import SEARCH_TOOLS, Failure, Message, Role, ToolCallResult, ToolSpec
 from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.safe_text import sanitize
 from dial_client.servers.server_manager import OwnerViews, ServerManager
@@ -18,7 +18,6 @@ from dial_client.servers.session import OnCallProgress
 from dial_client.tools.background_calls import CALL_IN_BACKGROUND, STOP_CALL, WAIT_FOR_CALL, BackgroundCalls
 from dial_client.tools.catalog import (
     MAX_DESCRIPTION,
-    SEARCH_TOOLS,
     Catalog,
     Key,
     Route,

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from dial_client.messages.message import Message, Role, ToolSpec
+from dial_client.messages.message import SEARCH_TOOLS, Message, Role, ToolSpec
 from dial_client.messages.model import InstructionSource
-from dial_client.tools.catalog import SEARCH_TOOLS
 from dial_client.tools.tool_selection import TurnTools
 from dial_client.turns.context_window import (
     estimate_instruction_tokens,

@@ -27,7 +27,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from dial_client.messages.message import NOT_ALLOWED, Message, Role, ToolCallRequest, ToolSpec
+from dial_client.messages.message import NOT_ALLOWED, SEARCH_TOOLS, Message, Role, ToolCallRequest, ToolSpec
 from dial_client.messages.model import ModelRequest
 from dial_client.providers.embedded import answers
 from dial_client.providers.embedded.decisions import (
@@ -45,8 +45,6 @@ READ_THRESHOLD = -5.5
 WRITE_THRESHOLD = -3.0
 # The minimum score of a call that looks up something that shares a word with the question.
 LOOK_UP_THRESHOLD = -7.5
-# The host's tool that searches for tools where there are many. Its name is that of `tools.catalog`, a layer above.
-SEARCH_TOOLS = "search_tools"
 # Calls of a turn; a failure of the last one is reported.
 MAX_CALLS = 2
 

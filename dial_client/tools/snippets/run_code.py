@@ -17,11 +17,11 @@ from typing import Any
 from dial_client.hooks import call_context
 from dial_client.hooks.call_context import CallContext
 from dial_client.hooks.owners import find_owner
-from dial_client.messages.message import Failure, Message, PendingApproval, ToolCallResult, ToolSpec
+from dial_client.messages.message import SEARCH_TOOLS, Failure, Message, PendingApproval, ToolCallResult, ToolSpec
 from dial_client.servers.session import OnCallProgress
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.tools.approval import Approval
-from dial_client.tools.catalog import RUN_CODE, SEARCH_TOOLS, Catalog, Route, build_host_tool
+from dial_client.tools.catalog import RUN_CODE, Catalog, Route, build_host_tool
 from dial_client.tools.executor import ToolExecutor, WaitingCalls
 from dial_client.tools.snippets import call_values
 from dial_client.tools.snippets.sandbox import MAX_SOURCE, Sandbox
