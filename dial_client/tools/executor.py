@@ -368,7 +368,8 @@ class ToolExecutor:
                     result = decision
                 else:
                     cleared = decision
-                    if round_.task is None:
+                    # The host's own tools wait for nobody; a program that goes on has run only once a call of it runs.
+                    if round_.task is None and cleared.route.spec.server:
                         await self.scope.release(call.id)
                     answer = await self._call(cleared.call, cleared.route, round_, audit)
                     result = _add_note_of_changes(answer, call, cleared.call)

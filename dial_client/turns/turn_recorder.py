@@ -257,7 +257,8 @@ class TurnRecorder:
         events: list[Event] = []
         ends: dict[str, ToolCallResult] = {}
         for id_, (started, started_at) in self._started.items():
-            was_run = self.held.get(id_) is None
+            pending = self.held.get(id_)
+            was_run = pending is None or pending.snippet is not None  # a program has run up to the call that waits
             duration = time.monotonic() - started_at if was_run else 0.0
             ends[id_] = build_interrupted_result(id_, why) if was_run else build_not_run_result(id_, f"{why}.")
             events.append(ToolCallFinished(ends[id_], started.server, duration, started.by_endpoint))

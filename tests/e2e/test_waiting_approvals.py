@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx2
 import pytest
 
+from tests.inner import sandbox
 from tests.integration.test_serve_shutdown import ask, no_signals, serving
-from tests.support.program import LONG, entry, write_config
+from tests.support.program import LONG, dial_chat, entry, write_config
 from tests.support.pseudo_terminal import ASKED, terminal
 
 CALLS = {"tool_calls": [{"name": "echo", "arguments": {"text": "once"}}]}
+# The second call of the program waits when its process is killed.
+SOURCE = "first = await echo(text='first')\nprint(first)\nawait echo(text=f'after {first}')"
+PROGRAM = {"tool_calls": [{"name": "run_code", "arguments": {"code": SOURCE}}]}
+needs_code = pytest.mark.skipif(not sandbox.is_installed(), reason="the extra 'code' is not installed")
 
 
 def configure(folder: Path, *replies: Any) -> None:
@@ -25,8 +31,9 @@ def configure(folder: Path, *replies: Any) -> None:
     write_config(folder, {"raw": entry("Server", "--log", str(folder / "log"))}, list(replies))
 
 
-def count_calls(folder: Path) -> int:
-    return sum(json.loads(line)["method"] == "tools/call" for line in (folder / "log").read_text().splitlines())
+def list_calls(folder: Path) -> list[str]:
+    received = [json.loads(line) for line in (folder / "log").read_text().splitlines()]
+    return [message["params"]["arguments"]["text"] for message in received if message["method"] == "tools/call"]
 
 
 def test_the_continued_conversation_asks_again_and_the_call_runs_once(tmp_path: Path) -> None:
@@ -34,7 +41,7 @@ def test_the_continued_conversation_asks_again_and_the_call_runs_once(tmp_path: 
     with terminal(tmp_path, "--plain", "Say hi") as screen:
         screen.until("Run echo of raw?", ASKED)
         screen.process.kill()
-    assert count_calls(tmp_path) == 0
+    assert list_calls(tmp_path) == []
     configure(tmp_path, "Done.", "And more.")
     with terminal(tmp_path, "--plain", "--continue", "--all") as screen:
         screen.until("a call waits for approval", "Run echo of raw?", ASKED)
@@ -42,7 +49,32 @@ def test_the_continued_conversation_asks_again_and_the_call_runs_once(tmp_path: 
         screen.until("Done.")
         screen.type("\x04")
         assert screen.leave() == 0
-    assert count_calls(tmp_path) == 1
+    assert list_calls(tmp_path) == ["once"]
+
+
+@needs_code
+def test_the_continued_conversation_goes_on_with_a_program_and_repeats_none_of_its_calls(tmp_path: Path) -> None:
+    mode = ("--plain", "--tool-format", "code")
+    configure(tmp_path, PROGRAM)
+    with terminal(tmp_path, *mode, "Say hi") as screen:
+        screen.until("text  first", "Run echo of raw?", ASKED)
+        screen.type("y\r")
+        screen.until("after ", "Run echo of raw?", ASKED)
+        screen.process.kill()
+    assert list_calls(tmp_path) == ["first"]
+    configure(tmp_path, "Done.")
+    [stored] = json.loads(dial_chat(tmp_path, "conversations", "--json", "--all").stdout)
+    for is_killed in (True, False):
+        with terminal(tmp_path, *mode, "--resume", stored["id"], "--all") as screen:
+            screen.until("a call waits for approval", "after ", "Run echo of raw?", ASKED)
+            if is_killed:
+                screen.process.kill()
+            else:
+                screen.type("y\r")
+                screen.until("Done.")
+                screen.type("\x04")
+                assert screen.leave() == 0
+    assert list_calls(tmp_path) == ["first", 'after {"text": "first"}']
 
 
 @no_signals
@@ -66,7 +98,28 @@ def test_the_service_asks_again_and_the_call_runs_once(tmp_path: Path, is_presse
         read = read_until(url, token, where, lambda read: read["messages"][-1]["content"] == "Done.")
         assert ask(url, token, "/approvals").json()["approvals"] == []
     assert [message["content"] for message in read["messages"]] == ["Say hi", "", '{"text": "once"}', "Done."]
-    assert count_calls(tmp_path) == 1
+    assert list_calls(tmp_path) == ["once"]
+
+
+@no_signals
+@needs_code
+def test_the_service_goes_on_with_a_program_and_repeats_none_of_its_calls(tmp_path: Path) -> None:
+    configure(tmp_path, PROGRAM)
+    mode = ("--tool-format", "code")
+    with serving(tmp_path, *mode) as (killed, url, token):
+        where = "/conversations/" + ask(url, token, "/conversations", "POST").json()["id"]
+        threading.Thread(target=send, args=(url, token, where), daemon=True).start()
+        first = wait_for_approval(url, token)
+        assert ask(url, token, f"/approvals/{first['id']}", "POST", json={"decision": "once"}).status_code == 204
+        second = wait_for_approval(url, token, after=first)
+        killed.kill()
+    assert list_calls(tmp_path) == ["first"]
+    configure(tmp_path, "Done.")
+    with serving(tmp_path, *mode) as (_, url, token):
+        assert wait_for_approval(url, token)["id"] == second["id"]
+        assert ask(url, token, f"/approvals/{second['id']}", "POST", json={"decision": "once"}).status_code == 204
+        read_until(url, token, where, lambda read: read["messages"][-1]["content"] == "Done.")
+    assert list_calls(tmp_path) == ["first", 'after {"text": "first"}']
 
 
 def send(url: str, token: str, where: str) -> None:
@@ -75,9 +128,9 @@ def send(url: str, token: str, where: str) -> None:
         ask(url, token, f"{where}/chat", "POST", json={"text": "Say hi"})
 
 
-def wait_for_approval(url: str, token: str) -> dict[str, Any]:
+def wait_for_approval(url: str, token: str, after: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
     end = time.monotonic() + LONG
-    while not (waiting := ask(url, token, "/approvals").json()["approvals"]):
+    while not (waiting := ask(url, token, "/approvals").json()["approvals"]) or waiting[0]["id"] == after.get("id"):
         assert time.monotonic() < end
         time.sleep(0.05)
     return dict(waiting[0])

@@ -11,7 +11,20 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client import Approval, ApprovalPolicy, ConversationManager, DialClient, SQLStore, StopReason, Turn
+from dial_client import (
+    Approval,
+    ApprovalContext,
+    ApprovalPolicy,
+    ConversationManager,
+    DialClient,
+    SQLStore,
+    StopReason,
+    ToolCallRequest,
+    ToolSpec,
+    Turn,
+    TurnHandle,
+)
+from dial_client.extend import TurnObserver
 from dial_client.testing import ScriptedProvider
 from tests.inner import sandbox
 from tests.support.audit_logs import Entries
@@ -248,12 +261,88 @@ async def test_a_stored_conversation_goes_on_with_the_answer(tmp_path: Path) -> 
     assert world.sent == ["first is 10", "the second"]
 
 
+class HeldCalls(TurnObserver):
+    """Notes after each change which calls of the model wait, with the words of the question if they have not run."""
+
+    def __init__(self, world: World) -> None:
+        self.noted: list[tuple[str, int]] = []
+        self._world = world
+
+    async def on_held_call(self, turn: TurnHandle) -> None:
+        [(call, pending)] = turn.recorder.held_calls or [(None, None)]
+        if call is not None and (pending is None or pending.snippet is not None):
+            text = "" if pending is None else str(pending.call.arguments["text"])
+            self.noted.append((text, len(self._world.sent)))
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # a database needs it
+async def test_a_program_is_stored_whenever_somebody_is_asked_until_the_call_runs(tmp_path: Path) -> None:
+    world = World()
+    held = HeldCalls(world)
+    source = """
+import asyncio
+for text in ["denied", "a", "b"]:
+    try:
+        await send(text=text)
+    except PermissionError:
+        pass
+await asyncio.gather(send(text="c"), send(text="d"))
+"""
+    asked = list[tuple[str, int]]()
+    answers = {"denied": "deny", "a": "once", "b": "defer", "c": "once", "d": "once"}
+
+    async def approve(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        asked.append(held.noted[-1])
+        return Approval(answers[call.arguments["text"]])
+
+    async with (
+        SQLStore(f"sqlite:///{tmp_path}/talk.db") as store,
+        open_client(world, program(source), approve=approve) as dial,
+    ):
+        manager = ConversationManager(dial, store, observers=[held])
+        conversation = await manager.create()
+        await manager.chat(conversation.id, "go on")
+    assert asked == [("denied", 0), ("a", 0), ("b", 1)]
+    assert list(dict.fromkeys(held.noted)) == [("denied", 0), ("a", 0), ("", 0), ("", 1), ("b", 1)]
+    answers["b"] = "once"
+    async with SQLStore(f"sqlite:///{tmp_path}/talk.db") as store, open_client(world, "Done.", approve=approve) as dial:
+        held.noted.clear()
+        handle = await ConversationManager(dial, store, observers=[held]).resume(conversation.id, {})
+        assert handle is not None
+        assert (await handle.result()).text == "Done."
+    assert asked[3:5] == [("b", 1), ("c", 2)]
+    assert list(dict.fromkeys(held.noted))[:4] == [("b", 1), ("", 1), ("", 2), ("c", 2)]
+    assert world.sent == ["a", "b", "c", "d"]
+
+
+async def test_a_program_that_is_stopped_while_somebody_is_asked_has_perhaps_done_some_of_its_work() -> None:
+    world = World()
+    is_asked = anyio.Event()
+
+    async def approve(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        is_asked.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with open_client(world, program("await read(number=1)\nawait send(text='a')"), approve=approve) as dial:
+        turn = dial.start("go on")
+        with anyio.fail_after(60):
+            await is_asked.wait()
+        turn.cancel()
+        ended = await turn.result()
+    assert "It is not known whether the tool did its work." in answer_of(ended)
+    assert not ended.pending_approvals
+
+
 @pytest.mark.once
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # a database needs it
-async def test_a_killed_process_leaves_a_program_that_a_later_process_ends(tmp_path: Path, keys: Path) -> None:
+@pytest.mark.parametrize("how", ["later", "asking"])
+async def test_a_killed_process_leaves_a_program_that_a_later_process_ends(
+    tmp_path: Path, keys: Path, how: str
+) -> None:
     job = SnippetJob(tmp_path, keys)
-    command = [sys.executable, "-m", "tests.support.snippet_program", str(tmp_path), str(keys)]
+    command = [sys.executable, "-m", "tests.support.snippet_program", str(tmp_path), str(keys), how]
     async with await anyio.open_process(command, stderr=None) as process:
         assert process.stdout is not None
         with anyio.fail_after(60):

@@ -1,12 +1,14 @@
 """A program for a test that kills it: its model writes a snippet, which waits for an approval that nobody gives.
 
-``python -m tests.support.snippet_program FOLDER KEYS`` prints ``waiting`` once the turn has ended, and stays.
+``python -m tests.support.snippet_program FOLDER KEYS later`` prints ``waiting`` once the turn has ended, and stays.
+With ``asking`` in place of ``later`` the turn goes on: somebody is asked, who does not answer.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ from tests.inner import sealed_states
 from tests.support.servers.launch import raw
 
 LIFETIME = 100.0
+# Seconds after which the conversation of a killed process is free again.
+LEASE = 2.0
 ID = "the-conversation"
 SOURCE = """
 import asyncio
@@ -61,6 +65,13 @@ except PermissionError:
 async def decide_later(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
     """Approve nothing now."""
     return Approval("defer")
+
+
+async def ask_and_wait(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+    """Ask somebody who does not answer."""
+    print("waiting", flush=True)
+    await anyio.sleep(LIFETIME)
+    return Approval("deny")
 
 
 class SnippetJob:
@@ -125,14 +136,14 @@ class SnippetJob:
             audit=AuditLog(self._folder / "audit"),
         )
 
-    async def begin(self) -> None:
-        """Run the turn until it waits."""
+    async def begin(self, *, is_asking: bool) -> None:
+        """Run the turn until it waits: within the turn, or after its end."""
         call = {"tool_calls": [{"name": "run_code", "arguments": {"code": SOURCE}, "id": "call_1"}]}
         async with (
             SQLStore(f"sqlite:///{self._folder}/talk.db") as store,
-            self._open(call, approve=decide_later) as dial,
+            self._open(call, approve=ask_and_wait if is_asking else decide_later) as dial,
         ):
-            manager = ConversationManager(dial, store)
+            manager = ConversationManager(dial, store, lease=LEASE)
             await manager.create(conversation_id=ID)
             await manager.chat(ID, "go on")
             print("waiting", flush=True)
@@ -143,6 +154,9 @@ class SnippetJob:
         """Answer the question, and return the turn at its end."""
         async with SQLStore(f"sqlite:///{self._folder}/talk.db") as store, self._open(*replies, approve=None) as dial:
             manager = ConversationManager(dial, store)
+            # A killed process seems to run the turn until its lease expires.
+            while (await store.get(ID)).running:  # noqa: ASYNC110 - nothing tells of the end of a lease
+                await anyio.sleep(0.1)
             [asked] = (await manager.get(ID)).pending_approvals
             handle = await manager.resume(ID, {asked.id: "once"})
             assert handle is not None
@@ -150,4 +164,5 @@ class SnippetJob:
 
 
 if __name__ == "__main__":
-    anyio.run(SnippetJob(Path(sys.argv[1]), Path(sys.argv[2])).begin)
+    job = SnippetJob(Path(sys.argv[1]), Path(sys.argv[2]))
+    anyio.run(partial(job.begin, is_asking=sys.argv[3] == "asking"))

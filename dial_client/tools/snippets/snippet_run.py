@@ -27,6 +27,7 @@ from dial_client.messages.message import (
     build_waiting_result,
 )
 from dial_client.runtime.deadline import Deadline
+from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.tools.approval import Approval
 from dial_client.tools.executor import ToolExecutor
@@ -34,6 +35,8 @@ from dial_client.tools.result_content import cut, join_parts
 from dial_client.tools.snippets.call_values import Attachments, build_content, to_arguments, to_call_value
 from dial_client.tools.snippets.sandbox import CallValue, SandboxCall, SandboxSession, SnippetError, Step, Suspended
 from dial_client.tools.snippets.sealed_states import MAX_STATE, KeptNames, NotRestored, PausedSnippet, WaitingCall
+
+log = get_logger(__name__)
 
 # The most calls of a snippet.
 MAX_CALLS = 500
@@ -71,8 +74,8 @@ class SnippetCall:
     """For the model: what has become of it."""
     value: CallValue | None = None
     """The result for the snippet; None while there is none."""
-    pending: PendingApproval | None = None
-    """What is asked about the call, if it waits for a later decision."""
+    is_deferred: bool = False
+    """Whether the call waits for a later decision."""
 
 
 class SnippetRun:
@@ -97,11 +100,22 @@ class SnippetRun:
         deadline: Deadline,
     ) -> None:
         self._id, self._session, self._tools = id_, session, tools
-        self._executor, self._emit_outside, self._deadline = executor, emit, deadline
+        self._scope = executor.scope
+        scope = replace(executor.scope, hold=self._hold, release=self._release)
+        self._executor = replace(executor, scope=scope)
+        self._emit_outside, self._deadline = emit, deadline
         self._slots = anyio.CapacityLimiter(executor.limits.max_parallel)
         self._calls: dict[int, SnippetCall] = {}
         self._attachments = Attachments()
         self._changed = anyio.Event()
+        # What is asked about calls, by the ids of the calls, until they run or have a result.
+        self._asked: dict[str, PendingApproval] = {}
+        # The ids of the questions of the stored snippet; empty if it is not stored, or if a call has run since.
+        self._stored: frozenset[str] = frozenset()
+        # The calls that the snippet waits for.
+        self._pending: frozenset[int] = frozenset()
+        # Held while the snippet goes on or is stored, and before a call runs about which somebody was asked.
+        self._step = anyio.Lock()
         self._taint = ""
         self._citations: tuple[Citation, ...] = ()
         self._source, self._ended = "", tuple[str, ...]()
@@ -227,12 +241,14 @@ class SnippetRun:
                     if self._calls[id_].state == _NOT_BEGUN:
                         self._calls[id_].state = _RUNNING
                         group.start_soon(self._make, self._calls[id_])
-                ready = await self._wait_for_results(step.pending)
+                self._pending = step.pending
+                ready = await self._wait_for_results()
                 if not ready:
                     is_paused = True
                     break
                 try:
-                    step = await self._session.resume(ready)
+                    async with self._step:
+                        step = await self._session.resume(ready)
                 except SnippetError as error:
                     problem = error
                     break
@@ -240,8 +256,8 @@ class SnippetRun:
             group.cancel_scope.cancel()
         if problem is not None:
             raise problem
-        if is_paused and isinstance(step, Suspended):
-            return await self._pause(step.pending)
+        if is_paused:
+            return await self._pause()
         assert not isinstance(step, Suspended)
         return step.value
 
@@ -267,25 +283,72 @@ class SnippetRun:
         if result.pending is not None and result.pending.messages:
             result = ToolCallResult.failed(call.request.id, Failure.TOOL, _HELD_AGENT)
         if result.pending is not None:
-            call.pending, call.state = result.pending, _NOT_BEGUN
+            self._asked[call.request.id] = result.pending
+            call.is_deferred, call.state = True, _NOT_BEGUN
             self._changed.set()
         else:
+            self._asked.pop(call.request.id, None)
             self._settle(call, result)
 
-    async def _pause(self, pending: frozenset[int]) -> ToolCallResult:
-        """Return the result of a snippet all of whose calls have ended or wait for a later decision."""
-        waiting = tuple(
-            WaitingCall(id_, call.line, call.pending)
-            for id_ in sorted(pending)
-            if (call := self._calls[id_]).pending is not None
+    async def _hold(self, question: PendingApproval) -> None:
+        """Let it be stored that a call has not run, and the snippet too if it waits for nothing else."""
+        self._asked[question.call.id] = question
+        await self._scope.hold(question)
+        await self._store()
+
+    async def _release(self, call_id: str) -> None:
+        """Let it be stored that a call may have run: what is stored of the snippet would make the call again."""
+        if self._asked or self._stored:
+            async with self._step:
+                self._asked.pop(call_id, None)
+                self._stored = frozenset()
+                await self._scope.release(self._id)
+        await self._scope.release(call_id)
+
+    async def _store(self) -> None:
+        """Let the snippet be stored while somebody is asked about each call that it waits for.
+
+        A process that is killed meanwhile leaves it as one that waits for a later decision.
+        """
+        async with self._step:
+            waiting = self._list_waiting()
+            questions = frozenset(call.pending.id for call in waiting)
+            if len(waiting) < len(self._pending) or questions == self._stored:
+                return
+            try:
+                question = await self._seal(waiting)
+            except SnippetError as problem:
+                log.debug("snippet_not_stored", problem=str(problem))  # it goes on, but not in another process
+            else:
+                await self._scope.hold(question)
+                self._stored = questions
+
+    def _list_waiting(self) -> tuple[WaitingCall, ...]:
+        """Return the calls that the snippet waits for, and about which somebody is asked."""
+        calls = ((id_, self._calls[id_]) for id_ in sorted(self._pending))
+        return tuple(
+            WaitingCall(id_, call.line, self._asked[call.request.id])
+            for id_, call in calls
+            if call.request.id in self._asked
         )
+
+    async def _pause(self) -> ToolCallResult:
+        """Return the result of a snippet all of whose calls have ended or wait for a later decision."""
+        return build_waiting_result(await self._seal(self._list_waiting()))
+
+    async def _seal(self, waiting: tuple[WaitingCall, ...]) -> PendingApproval:
+        """Return the question about the first of the calls that the snippet waits for, with the whole program.
+
+        Raises:
+            SnippetError: The program cannot be stored.
+        """
         paused = PausedSnippet(
             self._id,
             self._source,
             self._session.printed,
             await self._session.dump(),
             waiting,
-            tuple(self._list_calls(pending)),
+            tuple(self._list_calls(self._pending)),
             self._taint,
             self._attachments.count,
             self._snippets,
@@ -298,7 +361,7 @@ class SnippetRun:
         if sealed is None:
             raise SnippetError(_TOO_LARGE, _TOO_LARGE)
         # One question at a time: the others are asked when the snippet goes on.
-        return build_waiting_result(replace(waiting[0].pending, snippet=sealed))
+        return replace(waiting[0].pending, snippet=sealed)
 
     def _list_calls(self, left_out: Container[int] = ()) -> Iterator[str]:
         yield from self._ended
@@ -317,13 +380,14 @@ class SnippetRun:
         self._citations = (*self._citations, *result.citations)
         self._changed.set()
 
-    async def _wait_for_results(self, pending: frozenset[int]) -> dict[int, CallValue]:
+    async def _wait_for_results(self) -> dict[int, CallValue]:
         """Return the results of pending calls, once there is one; none if all of them wait for a later decision."""
         while True:
-            ready = {id_: value for id_ in pending if (value := self._calls[id_].value) is not None}
-            if ready or all(self._calls[id_].pending is not None for id_ in pending):
-                return ready
             self._changed = anyio.Event()
+            ready = {id_: value for id_ in self._pending if (value := self._calls[id_].value) is not None}
+            if ready or all(self._calls[id_].is_deferred for id_ in self._pending):
+                return ready
+            await self._store()
             await self._changed.wait()
 
     async def _emit(self, event: Event) -> None:
