@@ -965,6 +965,7 @@ from dial_client.serve.http_server import find_client as find_client
 from dial_client.serve.http_server import parse_proxy as parse_proxy
 from dial_client.serve.model_api.handoffs import HandoffStore as HandoffStore
 from dial_client.serve.model_api.remote_images import ImageFetcher as ImageFetcher
+from dial_client.serve.turns import peers as peers
 from dial_client.serve.turns import pending_requests as pending_requests
 from dial_client.serve.turns import remote_turns as remote_turns
 from dial_client.serve.turns.peers import Peers as Peers

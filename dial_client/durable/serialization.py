@@ -37,6 +37,10 @@ _ERRORS = {error.__name__: error for error in (DialError, ConfigError)}
 _CONVERSATION_ERRORS = {error.__name__: error for error in (ConversationBusy, ConversationNotFound)}
 
 
+# The pickle of None, to test at each start whether DBOS reads pickle.
+_PICKLED_NONE = base64.b64encode(b"\x80\x04N.").decode()
+
+
 class RowRefused(DialError):
     """A row in the database for durable turns does not have the form that this package writes."""
 
@@ -62,8 +66,7 @@ def build_json_serializer() -> Serializer:
     _serialization.DefaultSerializer.deserialize = _refuse  # type: ignore[method-assign,assignment]
     serializer = JsonSerializer()
     try:
-        # The pickle of None, to test whether DBOS reads pickle.
-        _serialization.deserialize_value(base64.b64encode(b"\x80\x04N.").decode(), "py_pickle", serializer)
+        _serialization.deserialize_value(_PICKLED_NONE, "py_pickle", serializer)
     except RowRefused:
         return serializer
     raise ConfigError("this version of DBOS reads pickle from its database", hint="install the one that was tested")
@@ -106,5 +109,6 @@ def from_json(text: str) -> Any:
 
 
 def _refuse(serializer: object, serialized_data: str) -> Any:  # noqa: ARG001 - the signature that DBOS calls
-    log.warning("pickle_refused", chars=len(serialized_data))
+    if serialized_data != _PICKLED_NONE:
+        log.warning("pickle_refused", chars=len(serialized_data))
     raise RowRefused(REFUSED)

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -143,6 +144,8 @@ class DurableTurns:
     ) -> None:
         # The turns whose workflows are being stored, by their own ids.
         self._storing: dict[str, anyio.Event] = {}
+        # What stores the workflows of turns whose clients were refused meanwhile, by the ids of the turns.
+        self._refused: dict[str, asyncio.Future[Any]] = {}
         options["observers"] = (*options.get("observers", ()), _WorkflowObserver(self._storing))
         self.manager = ConversationManager(
             dial, store, will_be_resumed=self._will_be_resumed, check_beginning=self._check_beginning, **options
@@ -240,16 +243,13 @@ class DurableTurns:
             DialError: A database failed.
             TypeError: `output_type` is not a type that JSON can be parsed as, or `message` is not a message.
         """
-        from dbos import DBOS, SetWorkflowID
-
         check_turn_input(message)
         row = results.to_question_row(message, output_type)
         await self._find_holder(conversation_id)
         turn_id = build_turn_id(conversation_id)
         self._turn_ids.add(turn_id)
         try:
-            with anyio.fail_after(self._timings.database_timeout), SetWorkflowID(turn_id):
-                self._handles[turn_id] = await DBOS.start_workflow_async(self._turn_workflow, conversation_id, row)
+            self._handles[turn_id] = await self._store_workflow(turn_id, self._turn_workflow, conversation_id, row)
         except Exception as error:
             self._discard(turn_id)
             raise results.to_dial_error(error) from error
@@ -276,8 +276,6 @@ class DurableTurns:
             ConversationBusy: Another turn of the conversation is running, or waits to be resumed.
             DialError: A database failed; the turn is cancelled if it had started.
         """
-        from dbos import DBOS, SetWorkflowID
-
         # The row needs no question: the conversation has it.
         has_row = output_type is not None or client_tools
         row = results.to_question_row("", output_type, client_tools) if has_row else ""
@@ -296,10 +294,9 @@ class DurableTurns:
                 output_type=output_type,
             )
             self._started[turn_id] = turn
-            with anyio.fail_after(self._timings.database_timeout), SetWorkflowID(turn_id):
-                # A text needs no row, as in earlier versions.
-                arguments = (conversation_id, row) if row else (conversation_id,)
-                await DBOS.start_workflow_async(self._started_turn_workflow, *arguments)
+            # A text needs no row, as in earlier versions.
+            arguments = (conversation_id, row) if row else (conversation_id,)
+            await self._store_workflow(turn_id, self._started_turn_workflow, *arguments)
         except BaseException as error:
             self._discard(turn_id)
             if turn is not None:
@@ -312,6 +309,34 @@ class DurableTurns:
             del self._storing[attempt_id]
             stored.set()
         return turn
+
+    async def _store_workflow(
+        self, turn_id: str, workflow: Callable[..., Coroutine[Any, Any, Any]], *arguments: str
+    ) -> WorkflowHandleAsync[Any]:
+        """Store the workflow of a turn, which then runs in this process.
+
+        DBOS tries without end, and its thread cannot be stopped. So the workflow may be stored after the client was
+        refused: it is watched until then, and ends at once here, before another process finds it.
+
+        Raises:
+            TimeoutError: The database did not answer in time.
+        """
+        from dbos import DBOS, SetWorkflowID
+
+        with SetWorkflowID(turn_id):
+            storing = asyncio.ensure_future(DBOS.start_workflow_async(workflow, *arguments))
+            try:
+                with anyio.fail_after(self._timings.database_timeout):
+                    return await asyncio.shield(storing)
+            finally:
+                if not storing.done():
+                    self._refused[turn_id] = storing
+                    storing.add_done_callback(partial(self._forget_refused, turn_id))
+
+    def _forget_refused(self, turn_id: str, storing: asyncio.Future[Any]) -> None:
+        """Forget a workflow that will not be stored any more; one that is stored is forgotten when it runs."""
+        if storing.cancelled() or storing.exception() is not None:
+            self._refused.pop(turn_id, None)
 
     async def get(self, conversation_id: str) -> Conversation:
         """Return a conversation as `ConversationManager.get` does; a turn that waits to be resumed counts as running.
@@ -375,6 +400,8 @@ class DurableTurns:
         async def run_turn(conversation_id: str, row: str) -> dict[str, str]:
             """Run a turn in two steps. If the process is killed, another one repeats the unfinished step."""
             with self._own_workflow(conversation_id) as turn_id:
+                if self._refused.pop(turn_id, None) is not None:
+                    return asdict(DurableResult("", "", "its client was told to send the message again"))
                 arguments = (turn_id, conversation_id, row)
                 await DBOS.run_step_async({"name": "begin"}, self._run_in_loop, self._start_turn, *arguments)
                 return await DBOS.run_step_async({"name": "answer"}, self._run_in_loop, self._finish_turn, *arguments)
@@ -382,7 +409,8 @@ class DurableTurns:
         async def run_started_turn(conversation_id: str, row: str = "") -> None:
             """Wait for the end of a turn that has started. This needs no steps, because it can be repeated safely."""
             with self._own_workflow(conversation_id) as turn_id:
-                await self._run_in_loop(self._finish_turn, turn_id, conversation_id, row)
+                if self._refused.pop(turn_id, None) is None:
+                    await self._run_in_loop(self._finish_turn, turn_id, conversation_id, row)
 
         self._turn_workflow = DBOS.workflow(name=TURN)(run_turn)
         self._started_turn_workflow = DBOS.workflow(name=STARTED_TURN)(run_started_turn)

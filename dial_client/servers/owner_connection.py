@@ -19,7 +19,7 @@ from dial_client.hooks import call_context
 from dial_client.hooks.call_context import Callers
 from dial_client.hooks.owners import CredentialProvider
 from dial_client.hooks.server_callbacks import Login, LoginRequest
-from dial_client.messages.errors import ConfigError, DialError, ServerError
+from dial_client.messages.errors import ConfigError, DialError, ServerError, StoreUnavailable
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.connection import Connection
 from dial_client.servers.oauth.login_stores import select_owner
@@ -158,6 +158,8 @@ class OwnerConnection(Connection):
         with anyio.move_on_after(FIND_SECONDS):
             try:
                 return await self._credentials.find(self.owner, self.name, name)
+            except StoreUnavailable as error:  # the log has why, once
+                problem = f"its credentials cannot be read ({error})"
             except Exception as error:  # noqa: BLE001 - the embedding program may raise anything, also with a value
                 log.failure("credentials_failed", error, server=self.name)
                 # Only the texts of our own errors are known to name no value.

@@ -217,6 +217,35 @@ async def test_no_call_runs_before_it_is_stored_that_the_turn_is_durable() -> No
     assert [message.text for message in read.messages] == [*TEXTS[:2], "Not run: it was cancelled."]
 
 
+async def read_workflow(proxy: DatabaseProxy) -> str:
+    """Return the state of the one workflow of the database when it has ended."""
+    operator = await asyncpg.connect(proxy.target)
+    statement = "SELECT status FROM dbos.workflow_status WHERE status <> 'PENDING'"
+    while not (ended := await operator.fetch(statement)):  # noqa: ASYNC110 - in the database
+        await anyio.sleep(0.02)
+    await operator.close()
+    return str(ended[0]["status"])
+
+
+@pytest.mark.parametrize("method", ["start", "submit"])
+async def test_a_turn_whose_client_was_refused_does_not_run_however_late_its_workflow_is_stored(method: str) -> None:
+    looker = Looker()
+    timings = DurableTimings(recovery_interval=0.2, idle_interval=0.2, start_timeout=0.0, database_timeout=1.0)
+    async with durable(looker, lease=1.0, timings=timings) as (proxy, turns, conversation):
+        trap = proxy.cut_at(*STATEMENTS["workflow"], moment="statement", refusals=float("inf"))
+        with pytest.raises(StoreUnavailable):
+            await getattr(turns, method)(conversation, "Look!")
+        assert trap.has_sprung.is_set()
+        if (turn := turns.manager.find_turn(conversation)) is not None:
+            with pytest.raises(DialError):  # its end is not stored
+                await turn.result()
+        proxy.restore()
+        assert await read_workflow(proxy) == "SUCCESS"
+        read = await read_end(turns, conversation)
+    assert looker.looks == 0
+    assert [message.text for message in read.messages] == {"start": TEXTS[:1], "submit": []}[method]
+
+
 async def test_a_turn_whose_conversation_was_taken_over_does_not_take_the_same_reply_for_its_own() -> None:
     looker, second = Looker(waits="reply"), Looker(waits="look")
     async with durable(looker, lease=60.0) as (proxy, turns, conversation):

@@ -192,6 +192,13 @@ async def test_a_row_with_pickled_code_does_not_run_the_code(kind: str, tmp_path
     assert not mark.exists()
 
 
+@pytest.mark.skipif(SQLITE_IS_TOO_OLD, reason="DBOS needs a newer SQLite")
+async def test_a_start_without_foreign_rows_warns_of_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with SQLStore(tmp_path / "talk.db") as store, durable(store):
+        pass
+    assert "pickle" not in caplog.text
+
+
 DEEP = "[" * 100_000 + "]" * 100_000
 ROWS: Mapping[str, Callable[[str], tuple[str | None, str | None]]] = {
     "nothing": lambda _: (None, NAME),

@@ -14,6 +14,15 @@ from tests.support.temporary_stores import database_url, needs_postgres
 
 pytestmark = pytest.mark.anyio
 
+# What another process may have kept: a response, and the results beside a call that its client has answered.
+ELSEWHERE = f"resp_{'0' * 32}"
+CALL = {"id": f"call_{'0' * 32}", "type": "function", "function": {"name": "mine", "arguments": "{}"}}
+RETURNED = [
+    {"role": "user", "content": "Hello?"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": CALL["id"], "content": "seven"},
+]
+
 
 @pytest.fixture
 def anyio_backend() -> str:
@@ -26,12 +35,15 @@ async def test_while_the_database_is_away_requests_are_told_to_come_again_and_th
 ) -> None:
     async with database_url() as direct:
         with DatabaseProxy(direct) as proxy, caplog.at_level(logging.WARNING):
-            async with serve(["Hello."], store=SQLStore(proxy.url)) as service:
+            async with serve(["Hello."] * 2, store=SQLStore(proxy.url)) as service:
                 ready = await service.http.get("/readyz")
                 created = await service.json("POST", "/conversations", 201)
                 path = f"/conversations/{created['id']}"
                 proxy.cut()
+                stored = await service.http.post("/v1/responses", json={"input": "Hello?"})
                 refused = [
+                    await service.http.post("/v1/responses", json={"input": "More", "previous_response_id": ELSEWHERE}),
+                    await service.http.post("/v1/chat/completions", json={"messages": RETURNED}),
                     await service.http.get("/conversations"),
                     await service.http.get(path),
                     await service.http.post(f"{path}/chat", json={"text": "Hello?"}),
@@ -41,13 +53,18 @@ async def test_while_the_database_is_away_requests_are_told_to_come_again_and_th
                 proxy.restore()
                 answered = await service.json("POST", f"{path}/chat", json={"text": "Hello?", "stream": False})
                 again = await service.http.get("/readyz")
-    assert [(answer.status_code, answer.headers["retry-after"]) for answer in refused] == [(503, "5")] * 3
+    assert [(answer.status_code, answer.headers["retry-after"]) for answer in refused] == [(503, "5")] * 5
     assert {answer.json()["error"]["code"] for answer in refused} == {"no_database"}
     assert not any("127.0.0.1" in answer.text for answer in refused)
     assert (away.status_code, away.json()) == (503, {"status": "not ready", "missing": ["database"]})
     assert (ready.status_code, alive.status_code, again.status_code) == (200, 200, 200)
     assert answered["text"] == "Hello."
-    assert caplog.text.count("database_failed") == 1
+    assert stored.status_code == 200
+    warnings = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [warning.partition(" ")[0] for warning in warnings] == [
+        "event='database_failed'",
+        "event='database_works_again'",
+    ]
 
 
 async def test_a_service_that_shuts_down_is_alive_and_not_ready() -> None:

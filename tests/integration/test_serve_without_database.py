@@ -155,7 +155,9 @@ async def test_a_reader_of_a_remote_turn_continues_after_a_database_failure(monk
 
 @needs_postgres
 @pytest.mark.anyio
-async def test_a_failed_renewal_is_retried_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_renewal_is_retried_after_a_pause_and_the_log_has_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(pending_requests, "LEASE_TTL", 0.03)
     tried: list[float] = []
 
@@ -176,6 +178,7 @@ async def test_a_failed_renewal_is_retried_after_a_pause(monkeypatch: pytest.Mon
                     await anyio.sleep(0.01)
                 group.cancel_scope.cancel()
     assert tried[1] - tried[0] >= pending_requests.RETRY_PAUSE
+    assert [record.levelname for record in caplog.records].count("WARNING") == 1
 
 
 @needs_postgres

@@ -13,10 +13,11 @@ import asyncpg
 import httpx2
 import pytest
 
-from tests.inner import AccessPolicy, LimitTable, Operations, OwnerLimiter, OwnerLimits, PersonalTokens, SQLStore
+from tests.inner import AccessPolicy, LimitTable, Operations, OwnerLimiter, OwnerLimits, PersonalTokens, SQLStore, peers
 from tests.integration.test_conversation_routes import Maths, chat
 from tests.integration.test_durable import new_enough
 from tests.integration.test_serve_cluster import cut_connections
+from tests.support.database_proxy import DatabaseProxy
 from tests.support.http_service import HttpService, join_text, read_events, serve
 from tests.support.temporary_stores import database_url, needs_postgres
 
@@ -187,6 +188,30 @@ async def test_a_person_has_so_many_turns_at_all_processes_together(*, is_cut: b
     assert is_waiting == (0, 0, 1)
     assert text == "Hello."
     assert [answer.status_code for answer in answers] == [200, 200]
+
+
+@needs_postgres
+async def test_a_turn_begins_soon_while_the_database_is_away_however_many_ask_for_a_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peers, "_CONNECTING", 0.5)
+    async with database_url() as direct:
+        with DatabaseProxy(direct) as proxy:
+            limits = OwnerLimits(turns=60, requests_per_minute=1000)
+            operations = Operations(limits=OwnerLimiter(LimitTable({"*": limits})))
+            store = SQLStore(proxy.url)
+            async with serve(["Hello."] * 60, store=store, shared=True, operations=operations, max_wait=15) as service:
+                proxy.cut()
+                answers: list[int] = []
+
+                async def ask() -> None:
+                    answers.append((await service.http.post("/v1/chat/completions", json=ASKED)).status_code)
+
+                async with anyio.create_task_group() as group:
+                    for _ in range(60):
+                        group.start_soon(ask)
+                proxy.restore()
+    assert answers == [200] * 60
 
 
 @needs_postgres

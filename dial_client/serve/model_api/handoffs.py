@@ -82,6 +82,9 @@ class HandoffStore:
         """Return the client's messages with the kept turns restored, and with exactly one result for each call.
 
         A turn of another person than `owner` is not restored: who learns the id of a call must not learn the turn.
+
+        Raises:
+            DialError: The database failed. Without the results that it has the model would call the tools again.
         """
         found = await self._find([message.tool_calls[0].id for message in messages if message.tool_calls])
         handoffs = {id_: handoff for id_, handoff in found.items() if handoff.owner == owner}
@@ -119,18 +122,14 @@ class HandoffStore:
         try:
             await self._values.put(_TOPIC, call_id, body, SHARED_TTL)
         except DialError as error:
-            log.warning("handoff_not_shared", error=type(error).__name__)
+            log.debug("handoff_not_shared", error=type(error).__name__)
 
     async def _find(self, call_ids: Sequence[str]) -> dict[str, _Handoff]:
         """Return the turns with these first call ids, the latest `max_turns` at most, also from other processes."""
         latest = call_ids[-self._max_turns :]
         handoffs = {id_: self._handoffs[id_] for id_ in latest if id_ in self._handoffs}
         missing = [id_ for id_ in latest if id_ not in handoffs and _CALL_ID.fullmatch(id_)]
-        try:
-            found = await self._values.read(_TOPIC, missing) if self._values is not None else {}
-        except DialError as error:
-            log.warning("handoffs_unreadable", error=type(error).__name__)
-            return handoffs
+        found = await self._values.read(_TOPIC, missing) if self._values is not None else {}
         for id_, text in found.items():
             try:
                 handoffs[id_] = _parse(text)

@@ -76,13 +76,14 @@ class ResponseStore:
         try:
             await self._values.put(_TOPIC, key, body, SHARED_TTL)
         except DialError as error:
-            log.warning("response_not_shared", error=type(error).__name__)
+            log.debug("response_not_shared", error=type(error).__name__)
 
     async def resolve(self, owner: str, items: Sequence[Any]) -> list[Any]:
         """Return items with the items that they refer to in place of ``item_reference`` items.
 
         Raises:
             HttpError: A response is not kept any more.
+            DialError: The database failed.
         """
         resolved = []
         for index, item in enumerate(items):
@@ -97,6 +98,7 @@ class ResponseStore:
 
         Raises:
             HttpError: A response is not kept any more.
+            DialError: The database failed.
         """
         parts: list[Sequence[Any]] = []
         while response_id is not None:
@@ -139,8 +141,8 @@ class ResponseStore:
         try:
             body = (await self._values.read(_TOPIC, [key])).get(key)
             content = None if body is None else expect_object(json.loads(body))
-        except (DialError, TypeError, ValueError, RecursionError) as error:  # the database failed, or a forged value
-            log.warning("response_unreadable", error=type(error).__name__)
+        except (TypeError, ValueError, RecursionError) as error:  # from another version, or forged
+            log.warning("response_invalid", error=type(error).__name__)
             return None
         if body is None or content is None:
             return None

@@ -335,7 +335,7 @@ class HumanInputBroker:
         try:
             waiting.is_withdrawn = await self.requests.withdraw(waiting.request)
         except DialError as error:
-            log.warning("request_not_withdrawn", error=type(error).__name__)
+            log.debug("request_not_withdrawn", error=type(error).__name__)
             return True
         return waiting.is_withdrawn
 

@@ -8,6 +8,7 @@ is a row of a table. Processes of other versions send and read the same forms: k
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -38,7 +39,8 @@ RECONNECT_PAUSE = (0.05, 2.0)
 # Seconds between two checks of the connection, which may break without a sign, and for which one may take.
 CHECK_INTERVAL = 30.0
 _TIMEOUT = 10.0
-# Seconds that a message waits for the connection, and in which the last events are sent on shutdown.
+# Seconds after the loss of a connection for which all messages wait for the next one, and in which the last events are
+# sent on shutdown.
 _CONNECTING = _SHUTDOWN_TIMEOUT = 5.0
 # The kind of message that a process gets from itself after each connection: messages before it may be lost.
 CONNECTED = "connected"
@@ -66,6 +68,8 @@ class Peers:
         self._handlers: defaultdict[str, list[HandleMessage]] = defaultdict(list)
         self._connection: Connection[Any] | None = None
         self._connected = anyio.Event()
+        # When the connection was lost, or first missed.
+        self._lost_at = math.inf
         # A connection executes one statement at a time.
         self._executing = anyio.Lock()
         self._sent = 0
@@ -171,6 +175,7 @@ class Peers:
                     await self._execute("SELECT 1")
             finally:
                 self._connection, self._connected = None, anyio.Event()
+                self._lost_at = anyio.current_time()
                 with anyio.CancelScope(shield=True):
                     await pooled.invalidate()
 
@@ -181,8 +186,10 @@ class Peers:
             StoreUnavailable: The connection is lost.
         """
         async with self._executing:
-            with anyio.move_on_after(_CONNECTING):
-                await self._connected.wait()
+            if self._connection is None:
+                self._lost_at = min(self._lost_at, anyio.current_time())
+                with anyio.CancelScope(deadline=self._lost_at + _CONNECTING):
+                    await self._connected.wait()
             connection = self._connection
             if connection is None:
                 raise StoreUnavailable("the database of conversations cannot be reached")

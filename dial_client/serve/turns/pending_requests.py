@@ -119,7 +119,7 @@ class PendingRequests:
             await self._values.renew(self._leases, LEASE_TTL)
             await self.collect_answers()
         except DialError as error:
-            log.warning("requests_not_renewed", error=type(error).__name__)
+            log.debug("requests_not_renewed", error=type(error).__name__)
             self._renewed = anyio.current_time() - LEASE_TTL / 3 + RETRY_PAUSE
             return RETRY_PAUSE
         self._renewed = anyio.current_time()
@@ -233,7 +233,7 @@ class PendingRequests:
         try:
             return bool(await self._values.read(GRANTS, [key]))
         except DialError as error:
-            log.warning("grants_unreadable", error=type(error).__name__)
+            log.debug("grants_unreadable", error=type(error).__name__)
             return False
 
     async def _read(self, topic: str, build: Callable[[str, Mapping[str, Any]], T]) -> list[T]:
@@ -253,7 +253,7 @@ class PendingRequests:
         try:
             await self._values.put(topic, name, to_json(content), LEASE_TTL)
         except DialError as error:
-            log.warning("request_not_shared", error=type(error).__name__)
+            log.debug("request_not_shared", error=type(error).__name__)
             return False
         if not self._leases:
             self._renewed = anyio.current_time()
