@@ -72,8 +72,8 @@ from dial_client.tools.snippets.sandbox import is_installed
 
 # The requests that list what all servers have.
 LISTS = frozenset(("tools/list", "resources/list", "resources/templates/list", "prompts/list"))
-# The most seconds that the first lists wait for servers. Hosts give up on a server that does not list in ten.
-FIRST_LIST_SECONDS = 5.0
+# The most seconds that the first lists wait for servers: `claude mcp list` gives up after five, other hosts after ten.
+FIRST_LIST_SECONDS = 4.0
 # The most seconds from the first answer to the start of the servers, for a client that has not listed the tools before.
 START_SECONDS = 1.0
 

@@ -24,6 +24,7 @@ from mcp_types import (
 
 from tests.inner import GatewayOptions, ToolListing, rewrite_result, tool_calls
 from tests.support.clients import calculator
+from tests.support.fakes import virtual_time
 from tests.support.gateways import MODES, host, running
 from tests.support.program import HERE, python_server
 from tests.support.servers.launch import until
@@ -216,6 +217,24 @@ async def test_a_call_waits_for_the_start_of_its_own_server_and_of_no_other(mode
         with pytest.raises(MCPError, match="There is no tool 'late__poor'"):
             await client.call_tool("late__poor", {})
     assert texts == ["text"]
+
+
+@virtual_time
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_first_list_comes_before_hosts_give_up_although_a_server_does_not_start(mode: str) -> None:
+    """Of the hosts that were tried, `claude mcp list` is the quickest to give up: five seconds after its request."""
+    dial = host({"calc": calculator()})
+    async with (
+        running(dial) as gateway,
+        Client(gateway.server, mode=mode) as client,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(dial.add_server, "late", rich_server(may_start=anyio.Event()))
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(4.5):
+            names = {tool.name for tool in (await client.list_tools()).tools}
+        group.cancel_scope.cancel()
+    assert "calc__add" in names
 
 
 @pytest.mark.parametrize("mode", MODES)
