@@ -55,8 +55,11 @@ def build_approval_form(pending: PendingApproval, mask: MaskText = _keep) -> Eli
             "enum": list(choices),
             "enumNames": list(choices.values()),
         },
+        # A host that makes an object of the form fills in what its user left out, FastMCP's client with null otherwise,
+        # which is no string.
         REASON: {
             "type": "string",
+            "default": "",
             "title": "Reason",
             "description": "If you deny the call: why. The model reads it.",
             "maxLength": MAX_REASON,

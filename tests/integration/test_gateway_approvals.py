@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import jsonschema_rs
 import pytest
 from mcp import Client, MCPError
 from mcp_types import CallToolResult, ElicitRequest, ElicitResult, ErrorData, InputRequiredResult
@@ -205,6 +206,22 @@ async def test_secrets_of_the_server_are_masked_in_the_question(tmp_path: Path) 
         await client.call_tool("it__echo", {"text": "key s3cr3t-of-mine-4711"})
     assert "s3cr3t" not in person.asked[0].message
     assert "text: key [secret of it]" in person.asked[0].message
+
+
+@both_modes
+async def test_an_answer_with_the_default_of_each_field_that_the_user_left_out_fits_the_form(
+    mode: str, tmp_path: Path
+) -> None:
+    """FastMCP's client makes an object of the form, with null where there is no default, and checks it by the form."""
+
+    def fill(form: Any) -> ElicitResult:
+        defaults = {name: field.get("default") for name, field in form.requested_schema["properties"].items()}
+        content = defaults | {"decision": "once"}
+        jsonschema_rs.validate(form.requested_schema, content)
+        return ElicitResult(action="accept", content=content)
+
+    async with asking(CALC, folder=tmp_path) as gateway, connected(gateway, mode, Person(fill)) as client:
+        assert text_of(await add(client)) == "3"
 
 
 @pytest.mark.parametrize("version", [older, newer])
