@@ -205,6 +205,9 @@ def _print(fields: dict[str, Any], *, as_json: bool) -> None:
         show("decided_by", 200, "by {}"),
         show("duration_s", 30, "{} s"),
         show("result_bytes", 30, "{} bytes"),
+        show("owner", _MAX_NAME, "person {}"),
+        show("client", _MAX_NAME, "client {}"),
+        show("agent", _MAX_NAME, "agent {}"),
         show("conversation", 60, "conversation {}"),
     ]
     words = [

@@ -66,6 +66,8 @@ async def test_a_client_calls_the_tools_of_all_servers(tmp_path: Path, mode: str
     ]
     assert {call["client"] for call in calls} == {"mcp 0.1.0"}
     assert len({call["conversation"] for call in calls}) == 1
+    shown = dial_chat(tmp_path, "audit").stdout.splitlines()
+    assert len(shown) == 4 and all("  client mcp 0.1.0  " in line for line in shown)
 
 
 @pytest.mark.parametrize("mode", MODES)
