@@ -136,14 +136,21 @@ def _hash_variables(names: Sequence[str]) -> str:
     return hashlib.sha256(values.encode(errors="replace")).hexdigest()
 
 
-def _build_key(method: str, params: Any) -> str:
-    """Return what is equal for equal requests; a progress token is not part of it."""
+def _build_key(method: str, params: Any, greeting: str) -> str:
+    """Return what is equal for equal requests of equal clients; a progress token is not part of it.
+
+    Args:
+        method: The method of the request.
+        params: The parameters of the request.
+        greeting: The key of the ``initialize`` that the connection has begun with; empty if there was none. Servers
+            have other tools for a client that can answer their questions.
+    """
     if isinstance(params, dict):
         meta = params.get("_meta")
         if isinstance(meta, dict):
             params = {**params, "_meta": {name: value for name, value in meta.items() if name != "progressToken"}}
         params = {name: value for name, value in params.items() if value not in ({}, None) or name != "_meta"}
-    source = json.dumps([method, params or {}], sort_keys=True)
+    source = json.dumps([method, params or {}, greeting], sort_keys=True)
     return hashlib.sha256(source.encode(errors="replace")).hexdigest()
 
 
@@ -170,6 +177,7 @@ class EarlyAnswers:
         self._line_start = 0
         self._answered: dict[str, str] = {}
         self._is_greeted = False
+        self._greeting = ""
         self._thread: threading.Thread | None = None
         if self._answers:
             self._stopped, self._stop = os.pipe()
@@ -221,7 +229,8 @@ class EarlyAnswers:
         if method not in FIRST_REQUESTS or not isinstance(id_, int | str):
             return True
         params = message.get("params")
-        text = self._answers.get(_build_key(method, params))
+        key = _build_key(method, params, self._greeting)
+        text = self._answers.get(key)
         if method in _GREETINGS:
             # Of a client that is not known, or that greets twice: nothing more is answered here.
             if text is None or self._is_greeted:
@@ -229,6 +238,8 @@ class EarlyAnswers:
         elif text is None or not (self._is_greeted or _names_revision(params)):
             return self._is_greeted
         self._is_greeted = True
+        if method == "initialize":
+            self._greeting = key
         known = json.dumps(id_)
         self._answered[known] = text
         self._unwritten += f'{{"jsonrpc":"2.0","id":{known},"result":{text}}}\n'.encode()
@@ -261,6 +272,7 @@ class FirstAnswers:
         self._answered: dict[str, str] = {}
         # The requests that wait for their answers: method and key, by their ids as JSON.
         self._requests: dict[str, tuple[str, str]] = {}
+        self._greeting = ""
         self.on_list: Callable[[], None] = lambda: None
         """Called when the SDK's server has answered a request for a list."""
 
@@ -272,8 +284,12 @@ class FirstAnswers:
 
     def receive(self, id_: int | str, method: str, params: Any) -> None:
         """Learn that the SDK's server gets a request."""
-        if method in FIRST_REQUESTS:
-            self._requests[json.dumps(id_)] = method, _build_key(method, params)
+        if method not in FIRST_REQUESTS:
+            return
+        key = _build_key(method, params, "" if method == "initialize" else self._greeting)
+        if method == "initialize":
+            self._greeting = key
+        self._requests[json.dumps(id_)] = method, key
 
     def answer(self, id_: int | str | None, result: dict[str, Any] | None) -> bytes | None:
         """Return what is written in place of an answer that the client has already; None to write the answer.

@@ -129,6 +129,25 @@ def test_a_client_that_says_something_else_gets_no_early_answer(tmp_path: Path) 
             assert beginning.received, "the SDK's server answers it"
 
 
+def test_a_list_is_for_clients_alone_that_say_the_same_of_themselves(tmp_path: Path) -> None:
+    """Servers have other tools for a client that can answer their questions."""
+    asking = HELLO | {"capabilities": {"elicitation": {}}}
+    with started(tmp_path) as (_, early):
+        first = FirstAnswers(early)
+        first.begin()
+        for hello, tools in ((HELLO, ["plain"]), (asking, ["plain", "asks"])):
+            for id_, method, params in ((1, "initialize", hello), (2, "tools/list", None)):
+                first.receive(id_, method, params)
+                first.answer(id_, {"tools": tools})
+        first.keep()
+    for hello, tools in ((HELLO, ["plain"]), (asking, ["plain", "asks"])):
+        with started(tmp_path) as (host, _):
+            host.send(id=1, method="initialize", params=hello)
+            assert host.read()["result"] == {"tools": tools}
+            host.send(id=2, method="tools/list")
+            assert host.read()["result"] == {"tools": tools}
+
+
 @pytest.mark.parametrize("change", ["nothing", "a file", "a missing file", "a variable", "a broken record"])
 def test_answers_hold_as_long_as_what_they_depend_on_is_the_same(
     change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
