@@ -667,6 +667,7 @@ class DialClient:
             await_tool_changes=servers.wait_for_tools,
             status_provider=self.model.status_provider,
             answers_at_limits=self._on_limit != "raise",
+            waits_for_background=bool(keywords.get("wait_for_background")),
             instructions=TurnInstructions(
                 (),
                 servers.values,

@@ -264,13 +264,15 @@ class TerminalSink(TurnSink):
 
     def _end_message(self, message: Message) -> None:
         """End the text of a message, and describe its images and files, which a terminal cannot show."""
+        if message.role is Role.USER:
+            self._settle(is_answer=False)  # the turn has waited for a call in the background, and goes on
         if (late := read_late_result(message)) is not None and self._shows_calls:
             first = to_one_line(extract_text(late.content).lstrip().partition("\n")[0], MAX_LINE)
             self._print_line(f"{'✓' if late.success else '✗'} {late.name or 'a call'}(…): {first}")
         self._take_text(self._safe_text.finish())
-        if message.role is Role.ASSISTANT:
-            self._settle(is_answer=not message.tool_calls)
-        if self._row == "text" or self._is_writing:
+        if message.role is Role.ASSISTANT and message.tool_calls:
+            self._settle(is_answer=False)
+        if not self._unsettled and (self._row == "text" or self._is_writing):
             self.end()
         if message.role is Role.ASSISTANT and not isinstance(message.content, str):
             for part in message.content:

@@ -16,7 +16,7 @@ class Reply:
 
     message: Message
     stop_reason: StopReason | None
-    """Why the turn ends here; None while the message has calls to run."""
+    """Why the turn ends here; None while the message has calls to run, or results of earlier calls are to follow it."""
 
 
 # Asks the model with the messages of a context.

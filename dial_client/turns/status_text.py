@@ -14,6 +14,7 @@ PROCESSING = "Processing results…"
 CORRECTING = "Correcting the form of the answer…"
 FORMULATING = "Formulating response…"
 QUEUED = "Waiting until other turns have ended…"
+WAITING_FOR_BACKGROUND = "Waiting for calls in the background…"
 STORING = "The conversation cannot be stored; trying again…"
 _CODES = {
     ANALYZING: "analyzing",
@@ -23,6 +24,7 @@ _CODES = {
     FORMULATING: "formulating",
     QUEUED: "queued",
     STORING: "storing",
+    WAITING_FOR_BACKGROUND: "background",
 }
 _USING = compile_lazily(r"Using (.+)…")
 _MAX_NAME_CHARS = 100

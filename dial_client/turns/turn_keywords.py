@@ -43,6 +43,9 @@ class TurnKeywords(TypedDict, total=False):
     owner: str | None
     """The person that the turn is for, in the words of your program. An approval for the session applies to the turns
     of the same owner (`Approval`); a conversation is found only with its own owner."""
+    wait_for_background: bool | None
+    """True for an answer that has the results of calls in the background: if the model answers while such calls run,
+    the turn waits for their end, no longer than its timeout, and the model answers with their results."""
 
 
 # What is called otherwise in other libraries, or has its place in the value of a keyword.
@@ -99,6 +102,7 @@ def check_keywords(keywords: Mapping[str, Any]) -> None:
         raise TypeError(f"unknown keyword {unknown[0]!r}: a turn takes {', '.join(names)} and output_type")
     check_types(limits=(keywords.get("limits"), Limits), system=(keywords.get("system"), str))
     check_types(owner=(keywords.get("owner"), str))
+    check_types(wait_for_background=(keywords.get("wait_for_background"), bool))
     check_types(settings=(keywords.get("settings"), ModelSettings))
     if (model := keywords.get("model")) is not None:
         check_model(model)

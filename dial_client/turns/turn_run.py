@@ -55,7 +55,7 @@ from dial_client.turns.model_call import ChatModel, ModelCaller
 from dial_client.turns.output_type import OutputType
 from dial_client.turns.resolution import Outcome, Reply, resolve
 from dial_client.turns.status_model import StatusModel
-from dial_client.turns.status_text import describe_tool
+from dial_client.turns.status_text import WAITING_FOR_BACKGROUND, describe_tool
 from dial_client.turns.turn_handle import TurnHandle
 from dial_client.turns.turn_recorder import TurnRecorder, find_limit, find_spent
 from dial_client.turns.typed_answer import TypedAnswer, is_answer
@@ -94,6 +94,8 @@ class TurnServices:
     """The model that writes the status of running calls; None to use templates only."""
     answers_at_limits: bool = True
     """Whether the model is asked for a last answer when a limit is met."""
+    waits_for_background: bool = False
+    """Whether an answer that leaves calls in the background running is only followed by the end of these calls."""
     instructions: TurnInstructions = field(default_factory=TurnInstructions)
     """The instructions of requests, without those of the conversation."""
     system: str | None = None
@@ -446,6 +448,7 @@ class TurnRun:
             if reply.stop_reason is None and not self._select_server_calls(reply.message.tool_calls):
                 # This reply is not a round, so that it may follow at the maximum depth too.
                 return Reply(reply.message, StopReason.CLIENT_TOOL_CALLS)
+            reply = await self._wait_for_background(context, reply)
             if self._answer is None or not is_answer(reply):
                 return reply
             if (checked := await self._answer.check(reply)) is not None:
@@ -454,6 +457,25 @@ class TurnRun:
             if corrected is None:
                 return await self._answer.give_up(reply)
             context = corrected
+
+    async def _wait_for_background(self, context: ConversationContext, reply: Reply) -> Reply:
+        """Wait for the calls in the background, if the turn has to, and return the reply.
+
+        An answer is then like a message with calls: the results follow it, count as a round, and the model answers
+        again. Calls that still run at the end of the time are stopped, as those of a round are, and the model is told.
+        """
+        background = self._turn.background_calls
+        if not (self._services.waits_for_background and background.calls and context.may_descend and is_answer(reply)):
+            return reply
+        await self.emit(MessageCompleted(reply.message))
+        await self.emit(StatusChanged(WAITING_FOR_BACKGROUND))
+        with self._deadline.scope() as scope:
+            for call in background.calls:
+                await call.wait()
+        if scope.cancelled_caught:
+            for name in await background.stop_calls():
+                self._turn.recorder.note(f"the call of {name!r} was stopped in the background: the time was over")
+        return Reply(reply.message, None)
 
     def _waits_for_caller(self, context: ConversationContext) -> bool:
         """Return whether a call of a client-side tool in the last round has no result.
@@ -518,11 +540,15 @@ class TurnRun:
         They are the results of calls in the background, and the user's messages.
         """
         has_client_calls = len(self._select_server_calls(calls)) < len(calls)
-        if has_client_calls or self._turn.recorder.is_waiting or self._find_limit():
+        if has_client_calls or self._turn.recorder.is_waiting:
             return ()
+        ended = self._take_background_results()
+        if self._find_limit():
+            # The last answer has the results; what the user says now is for the next turn.
+            return await self._add_messages(ended)
         steering = self._turn.unsent
         self._turn.take_unsent()
-        return await self._add_messages((*self._take_background_results(), *steering))
+        return await self._add_messages((*ended, *steering))
 
     def _take_background_results(self) -> tuple[Message, ...]:
         return self._turn.background_calls.take_ended(self._executor.shorten)

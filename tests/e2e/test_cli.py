@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
+import subprocess
 import sys
+from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.front_end_clients import needs_front_ends, read_printed
-from tests.support.program import HERE, LONG, dial_chat, entry, python_server, write_config
+from tests.support.program import LONG, dial_chat, entry, python_server, started, write_config
 
 ECHO = {"tool_calls": [{"name": "echo", "arguments": {"text": "hi"}}]}
 TALK = [{"text": "Let me ask."} | ECHO, {"text": "It said hi.", "chunk_size": 4}]
@@ -394,12 +398,88 @@ def test_an_option_of_another_program_is_answered_with_what_to_type(folder: Path
     assert ran.stderr.endswith("--dangerously-skip-permissions is not an option here; type -y\n")
 
 
-@pytest.mark.parametrize("output", ["text", "json"])
-def test_a_question_says_which_call_in_the_background_ends_with_the_program(tmp_path: Path, output: str) -> None:
-    slow = python_server(HERE / "servers" / "sdk.py", "stdio", autoApprove=["*"], backgroundAfter=0)
-    replies = [{"tool_calls": [{"name": "slow", "arguments": {}}]}, "It is being done."]
-    write_config(tmp_path, {"sdk": slow}, replies)
-    ended = dial_chat(tmp_path, "--output", output, "Do it")
-    lines = [line for line in ended.stderr.splitlines() if "stopped with the program" in line]
-    assert lines == ["dial-chat: stopped with the program: slow, which was still running in the background"]
-    assert "It is being done." in ended.stdout and ended.returncode == 0
+PRESS = """
+import sys
+from collections.abc import Callable
+from itertools import takewhile
+from pathlib import Path
+
+import anyio
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("press")
+
+
+@server.tool()
+async def print_book() -> str:
+    while not Path(sys.argv[1]).exists():
+        await anyio.sleep(0.01)
+    return "120 pages"
+
+
+server.run("stdio")
+"""
+BOOK = [{"tool_calls": [{"name": "print_book", "arguments": {}}]}, "It is being printed.", "It has 120 pages."]
+AWAITED = "dial-chat: waiting for print_book, which runs in the background; Ctrl-C stops it"
+
+
+@pytest.fixture
+def press(tmp_path: Path) -> Path:
+    """A folder whose server has a call that goes to the background, and ends once there is the file `printed`."""
+    (tmp_path / "book_press.py").write_text(PRESS)
+    settings = {"autoApprove": ["*"], "backgroundAfter": 0}
+    write_config(
+        tmp_path, {"press": python_server(tmp_path / "book_press.py", str(tmp_path / "printed"), **settings)}, BOOK
+    )
+    return tmp_path
+
+
+def ask_press(
+    press: Path, *words: str, end: Callable[[subprocess.Popen[str]], object] | None = None
+) -> tuple[str, list[str], int]:
+    """Ask a question, and once the program waits let the book be printed, or call `end`; return what was printed."""
+    with started(press, *words, "Print it") as asked:
+        assert asked.stderr is not None
+        lines = [*takewhile(lambda line: line != f"{AWAITED}\n", asked.stderr)]
+        (press / "printed").touch() if end is None else end(asked)
+        out, err = asked.communicate(timeout=LONG)
+    return out, [*(line.rstrip() for line in lines), *err.splitlines()], asked.returncode
+
+
+def test_a_question_waits_for_its_calls_in_the_background_and_only_the_answer_is_on_standard_output(
+    press: Path,
+) -> None:
+    out, err, code = ask_press(press)
+    assert (out, code) == ("It has 120 pages.\n", 0), err
+    assert err[-2:] == ["It is being printed.", "✓ print_book(…): 120 pages"], "the text before it is not the answer"
+
+
+def test_the_json_of_a_question_is_that_of_the_whole_turn(press: Path) -> None:
+    out, _, code = ask_press(press, "--output", "json")
+    answer = json.loads(out)
+    assert (answer["text"], answer["stop_reason"], code) == ("It has 120 pages.", "answered", 0)
+    assert [message["role"] for message in answer["messages"]] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+
+
+def test_a_question_waits_no_longer_than_its_timeout(press: Path) -> None:
+    replies = [*BOOK[:2], "It was not printed in time."]
+    (press / "replies.json").write_text(json.dumps(replies))
+    ended = dial_chat(press, "--timeout", "4", "Print it")
+    assert ended.stdout == "It was not printed in time.\n"
+    assert AWAITED in ended.stderr.splitlines()
+    assert "dial-chat: the call of 'print_book' was stopped in the background: the time was over" in ended.stderr
+    assert ended.returncode == 4
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals of this kind")
+def test_whoever_does_not_want_to_wait_for_the_background_leaves_with_ctrl_c(press: Path) -> None:
+    out, err, code = ask_press(press, end=lambda asked: asked.send_signal(signal.SIGINT))
+    assert (out, code) == ("It is being printed.\n", 130)
+    assert err[-1] == "dial-chat: the call of 'print_book' was stopped in the background when the turn ended"

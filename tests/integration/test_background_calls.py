@@ -14,7 +14,7 @@ from mcp.server import MCPServer
 from dial_client import ApprovalPolicy, DialClient, Limits, Message, TextPart, ToolCallRequest, ToolCallResult
 from dial_client.extend import Middleware, ToolCall, TurnObserver
 from dial_client.testing import ScriptedProvider
-from tests.inner import BackgroundCalls, Failure, MemoryStore, StopReason, TurnHandle
+from tests.inner import BackgroundCalls, Failure, Finished, MemoryStore, StatusChanged, StopReason, TurnHandle
 from tests.support.audit_logs import Entries
 from tests.support.call_counter import count_calls
 from tests.support.managed_conversations import managed
@@ -117,6 +117,86 @@ async def test_the_result_of_a_call_in_the_background_follows_the_next_results_a
     assert isinstance(part, TextPart)
     assert part.foreign, "the user has not written it"
     assert handle.background == ()
+
+
+async def test_a_turn_that_waits_for_the_background_answers_with_the_results_of_its_calls() -> None:
+    press, statuses = Press(), []
+    model = scripted(PRINT, "I started it.", "It is printed.")
+    async with DialClient(model, servers={"press": press.server}, limits=AT_ONCE) as dial:
+        async for event in dial.stream("Print it.", wait_for_background=True):
+            if isinstance(event, StatusChanged):
+                statuses.append(event.text)
+                if event.text.startswith("Waiting for calls in the background"):
+                    press.may_end.set()
+            if isinstance(event, Finished):
+                turn = event.turn
+    assert (turn.text, turn.stop_reason, turn.notes) == ("It is printed.", StopReason.ANSWERED, ())
+    assert roles(turn.messages) == ["user", "assistant", "tool", "assistant", "user*", "assistant"]
+    assert turn.messages[4].text.endswith(PRINTED)
+    assert statuses.count("Waiting for calls in the background…") == 1
+    assert press.calls == 1
+    last = model.requests[-1].messages
+    assert [message.text for message in last[-2:]] == ["I started it.", turn.messages[4].text]
+
+
+async def test_what_the_model_calls_after_the_wait_is_run_as_in_any_round() -> None:
+    press = Press()
+    press.may_end.set()
+    replies = (PRINT, "I started it.", {"tool_calls": [{"name": "echo", "arguments": {"text": "Hello"}}]}, "Done.")
+    servers = {"press": press.server, "slow": raw(background_after={"*": 60.0})}
+    async with DialClient(scripted(*replies), servers=servers, limits=AT_ONCE) as dial:
+        turn = await dial.run("Print it, and say hello.", wait_for_background=True)
+    assert turn.text == "Done."
+    assert [record.call.name for record in turn.tool_calls] == ["print_book", "echo"]
+    assert roles(turn.messages)[-5:] == ["assistant", "user*", "assistant", "tool", "assistant"]
+
+
+async def test_a_turn_waits_for_the_background_no_longer_than_its_time_and_the_model_says_what_is_missing() -> None:
+    press, limits = Press(), Limits(background_after=0, timeout=1.5)
+    model = scripted(PRINT, "I started it.", "It was not printed in time.")
+    async with DialClient(model, servers={"press": press.server}, limits=limits) as dial:
+        turn = await dial.run("Print it.", wait_for_background=True)
+    assert press.was_stopped.is_set()
+    assert (turn.text, turn.stop_reason) == ("It was not printed in time.", StopReason.TIMEOUT)
+    assert "it was stopped" in turn.messages[4].text
+    assert turn.notes == ("the call of 'print_book' was stopped in the background: the time was over",)
+
+
+async def test_a_cancelled_turn_does_not_wait_any_longer_for_its_calls_in_the_background() -> None:
+    press = Press()
+    async with DialClient(scripted(PRINT, "I started it."), servers={"press": press.server}, limits=AT_ONCE) as dial:
+        handle = dial.start("Print it.", stream_events=False, wait_for_background=True)
+        async for _, event in handle.log.events():
+            if isinstance(event, StatusChanged) and event.text.startswith("Waiting for calls in the background"):
+                handle.cancel()
+        turn = await handle.result()
+    assert (turn.text, turn.stop_reason) == ("I started it.", StopReason.CANCELLED)
+    assert press.was_stopped.is_set()
+
+
+async def test_a_typed_answer_waits_for_the_background_too() -> None:
+    press = Press()
+    press.may_end.set()
+    model = scripted(PRINT, "It is being printed.", '{"pages": 120}')
+    schema = {"type": "object", "properties": {"pages": {"type": "integer"}}, "required": ["pages"]}
+    async with DialClient(model, servers={"press": press.server}, limits=AT_ONCE) as dial:
+        turn = await dial.run("How many pages?", output_type=schema, wait_for_background=True)
+    assert turn.output == {"pages": 120}
+    assert press.calls == 1
+    assert len(model.requests) == 3, "what is no answer yet is not corrected"
+
+
+async def test_a_turn_of_a_conversation_that_waits_leaves_nothing_for_the_next_turn() -> None:
+    press = Press()
+    press.may_end.set()
+    model = scripted(PRINT, "I started it.", "It is printed.", "Yes.")
+    async with managed(MemoryStore(), model, {"press": press.server}) as manager:
+        made = await manager.create()
+        first = await manager.chat(made.id, "Print it.", limits=AT_ONCE, wait_for_background=True)
+        second = await manager.chat(made.id, "Sure?")
+        stored = (await manager.get(made.id)).messages
+    assert (first.text, second.text) == ("It is printed.", "Yes.")
+    assert roles(stored) == ["user", "assistant", "tool", "assistant", "user*", "assistant", "user", "assistant"]
 
 
 async def test_a_model_begins_a_call_in_the_background_where_calls_are_said_to_take_long() -> None:

@@ -9,7 +9,7 @@ from tests.inner import sse_response_encode_event as encode_event
 def test_each_fixed_status_has_a_code_and_the_status_of_a_call_names_its_tool() -> None:
     sentences = [text for name, text in vars(status_text).items() if name.isupper() and not name.startswith("_")]
     codes = [status_text.find_code(text)["code"] for text in sentences]
-    expected = ["analyzing", "correcting", "formulating", "processing", "queued", "selecting", "storing"]
+    expected = ["analyzing", "background", "correcting", "formulating", "processing", "queued", "selecting", "storing"]
     assert sorted(codes) == expected
     using = status_text.describe_tool(ToolCallRequest("call_1", "lookup_tool", {}), None)
     assert status_text.find_code(using) == {"code": "using", "tool": "Lookup Tool"}

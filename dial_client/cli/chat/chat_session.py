@@ -269,13 +269,15 @@ class ChatSession:
             if await self.manager.measure(self.conversation_id) >= COMPACT_AT:
                 yield StatusChanged("Summarizing the older part of the conversation…")
                 await self._compact_first()
+        # No turn follows a single question that could have the results of its calls in the background.
+        keywords: TurnKeywords = {**self._keywords, "wait_for_background": self.is_one_shot}
         stream = self.manager.stream_chat(
             self.conversation_id,
             question,
             stream=not self.options.no_stream,
             on_started=self._watch,
             output_type=output_type,
-            **self._keywords,
+            **keywords,
         )
         async with aclosing(self._note_turns(stream)) as events:
             # The turn begins when no other program answers in the conversation: until then, Ctrl-C ends the waiting.

@@ -23,11 +23,12 @@ from dial_client.cli.streams.error_stream import print_notes, report_error
 from dial_client.cli.streams.tty import UserInput
 from dial_client.cli.terminal.banner import can_draw
 from dial_client.cli.terminal.command_screen import CommandScreen, PlainScreen
+from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.terminal.turn_view import open_screen
 from dial_client.cli.trust.folder_texts import read_folder_texts
 from dial_client.conversations.persistence import LEFT_OUT
 from dial_client.messages.errors import ConfigError, DialError, describe_system_error
-from dial_client.messages.events import Event, Finished, TextDelta, to_dict
+from dial_client.messages.events import Event, Finished, StatusChanged, TextDelta, to_dict
 from dial_client.messages.limits import StopReason
 from dial_client.messages.turn_result import Turn, output_to_json
 from dial_client.runtime.safe_text import to_one_line
@@ -35,6 +36,7 @@ from dial_client.sinks import sse_encoder
 from dial_client.sinks.sse_encoder import describe_error
 from dial_client.sinks.terminal import TerminalSink
 from dial_client.sinks.turn_display import TurnSink
+from dial_client.turns.status_text import WAITING_FOR_BACKGROUND
 
 _RAISE = "`dial-chat config set limits.KEY N` raises a limit"
 _WAY_ON = '`dial-chat --continue "Go on."` goes on'
@@ -116,8 +118,10 @@ async def _answer(options: Options, question: str, typed: str, on_opened: Callab
             await wait(dial)
             # A script may pass on untrusted text: without a terminal, attach only files of the working folder.
             message = await with_attachments(dial, user_input, None if sys.stderr.isatty() else Path.cwd())
+            if isinstance(screen, Screen):
+                screen.live.background = session.list_background_calls
             sink.begin()
-            async with aclosing(session.ask(message, output_type=schema)) as events:
+            async with aclosing(_say_what_is_awaited(session.ask(message, output_type=schema), session)) as events:
                 if options.output in ("sse", "ai-sdk", "ag-ui"):
                     await _print_stream(_encode(events, options.output, provider.info.name))
                 else:
@@ -138,6 +142,18 @@ async def _answer(options: Options, question: str, typed: str, on_opened: Callab
         has_answer_alone=not sys.stdout.isatty(),
     )
     return await answer_on(lines, sink, wait_for_servers_in_lines)
+
+
+async def _say_what_is_awaited(
+    events: AsyncGenerator[Event, None], session: ChatSession
+) -> AsyncGenerator[Event, None]:
+    """Yield the events; when the turn waits for calls in the background, say on standard error for which."""
+    async with aclosing(events):
+        async for event in events:
+            yield event
+            if isinstance(event, StatusChanged) and event.text == WAITING_FOR_BACKGROUND:
+                running = [call.name for call in session.list_background_calls() if call.is_running]
+                print_notes(f"waiting for {name}, which runs in the background; Ctrl-C stops it" for name in running)
 
 
 async def _print(events: AsyncGenerator[Event, None], session: ChatSession, sink: TurnSink) -> None:

@@ -20,7 +20,8 @@ export function describeStopReason(reason) {
 }
 
 const STATUSES = new Set([
-  "analyzing", "selecting", "processing", "correcting", "formulating", "queued", "storing", "using",
+  "analyzing", "selecting", "processing", "correcting", "formulating", "queued", "storing", "background",
+  "using",
 ]);
 
 /** Describe a status. A status whose code is not known here keeps the server's text. */

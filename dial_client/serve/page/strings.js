@@ -156,6 +156,7 @@ export const ENGLISH = {
   "status.processing": "Processing results…", "status.correcting": "Correcting the form of the answer…",
   "status.queued": "Waiting until other turns have ended…",
   "status.storing": "The conversation cannot be stored; trying again…",
+  "status.background": "Waiting for calls in the background…",
   "status.formulating": "Formulating response…", "status.using": "Using {tool}…",
   "status.compacting": "Summarizing…", "status.disconnected": "Connection lost. Reconnecting…",
   "status.sending": "Sending…", "status.stopping": "Stopping…",

@@ -95,6 +95,7 @@ export const TEXTS = {
   "status.processing": "يعالج النتائج…", "status.correcting": "يصحح شكل الإجابة…",
   "status.queued": "ينتظر انتهاء طلبات أخرى…",
   "status.storing": "لا يمكن حفظ المحادثة؛ تتم إعادة المحاولة…",
+  "status.background": "ينتظر استدعاءات في الخلفية…",
   "status.formulating": "يصوغ الإجابة…", "status.using": "يستخدم {tool}…",
   "status.compacting": "جارٍ التلخيص…", "status.disconnected": "انقطع الاتصال. جارٍ إعادة الاتصال…",
   "status.sending": "جارٍ الإرسال…", "status.stopping": "جارٍ الإيقاف…",

@@ -104,6 +104,7 @@ export const TEXTS = {
   "status.processing": "Verarbeitet Ergebnisse…", "status.correcting": "Berichtigt die Form der Antwort…",
   "status.queued": "Wartet, bis andere Antworten fertig sind…",
   "status.storing": "Die Unterhaltung kann nicht gespeichert werden; neuer Versuch…",
+  "status.background": "Wartet auf Aufrufe im Hintergrund…",
   "status.formulating": "Formuliert die Antwort…", "status.using": "Benutzt {tool}…",
   "status.disconnected": "Verbindung verloren. Verbindet sich neu…", "status.sending": "Sendet…",
   "status.stopping": "Hält an…", "status.elsewhere": "Ein anderer Prozess schreibt die Antwort…",

@@ -104,6 +104,7 @@ export const TEXTS = {
   "status.processing": "Procesando los resultados…", "status.correcting": "Corrigiendo la forma de la respuesta…",
   "status.queued": "Esperando a que terminen otras respuestas…",
   "status.storing": "No se puede guardar la conversación; se intenta de nuevo…",
+  "status.background": "Esperando llamadas en segundo plano…",
   "status.formulating": "Redactando la respuesta…", "status.using": "Usando {tool}…",
   "status.disconnected": "Conexión perdida. Conectando de nuevo…", "status.sending": "Enviando…",
   "status.stopping": "Deteniendo…", "status.elsewhere": "Otro proceso está escribiendo la respuesta…",

@@ -104,6 +104,7 @@ export const TEXTS = {
   "status.processing": "Traitement des résultats…", "status.correcting": "Correction de la forme de la réponse…",
   "status.queued": "En attente de la fin d’autres réponses…",
   "status.storing": "La conversation ne peut pas être enregistrée ; nouvel essai…",
+  "status.background": "En attente d’appels en arrière-plan…",
   "status.formulating": "Rédaction de la réponse…", "status.using": "Utilise {tool}…",
   "status.disconnected": "Connexion perdue. Reconnexion…", "status.sending": "Envoi…", "status.stopping": "Arrêt…",
   "status.elsewhere": "Un autre processus écrit la réponse…", "status.waiting": "En attente de votre réponse",

@@ -65,6 +65,7 @@ export const TEXTS = {
   "status.processing": "結果を処理しています…", "status.correcting": "回答の形式を直しています…",
   "status.queued": "ほかの応答が終わるのを待っています…",
   "status.storing": "会話を保存できません。再試行しています…",
+  "status.background": "バックグラウンドの呼び出しを待っています…",
   "status.formulating": "回答を書いています…", "status.using": "{tool} を使っています…",
   "status.compacting": "要約しています…", "status.disconnected": "接続が切れました。再接続しています…", "status.sending": "送信しています…",
   "status.stopping": "停止しています…", "status.elsewhere": "別のプロセスが回答を書いています…", "status.waiting": "あなたの回答を待っています",
