@@ -16,7 +16,7 @@ from dial_client.settings.config_locations import build_user_config_path
 
 async def list_agents(options: Options, *, as_json: bool) -> None:
     """Print the agents that the model can call, one per line, or as JSON."""
-    agents = await read_agents(options, await read_settings(options))
+    agents = await read_agents(options, await read_settings(options, needs_servers=False))
     if as_json:
         print(json.dumps([_to_dict(agent) for agent in agents], indent=2))
     elif not agents:

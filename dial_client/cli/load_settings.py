@@ -22,7 +22,12 @@ from dial_client.settings.config_types import ServerSettings, Settings
 
 
 async def read_settings(
-    options: Options, *, may_ask: bool = True, only_server: str | None = None, report: Callable[[str], None] = warn_once
+    options: Options,
+    *,
+    may_ask: bool = True,
+    only_server: str | None = None,
+    report: Callable[[str], None] = warn_once,
+    needs_servers: bool = True,
 ) -> Settings:
     """Read the configuration. Without a configuration file there are no servers, and a warning says so.
 
@@ -34,6 +39,7 @@ async def read_settings(
         may_ask: Ask the user whether to trust a file.
         only_server: The only server that is not disabled; None for all.
         report: Prints a warning.
+        needs_servers: Whether the user misses something where there are no servers.
 
     Raises:
         ConfigError: The configuration is wrong; or it is not trusted, and the user cannot be asked.
@@ -42,7 +48,7 @@ async def read_settings(
     if options.model and is_recording_name(options.model):
         return replace(configuration.parse("{}"), servers=added)
     files = await ask_for_files(options, report, may_ask=may_ask)
-    if not files and not added:
+    if needs_servers and not files and not added:
         advice = "there are no tools; dial-chat init writes the file"
         report(f"no {FILE_NAME} here or in your configuration folder: {advice}")
         from dial_client.settings.host_documents import describe_folder_servers

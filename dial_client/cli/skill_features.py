@@ -50,7 +50,7 @@ async def _open(options: Options, settings: Settings) -> AsyncGenerator[DialClie
 
 async def list_skills(options: Options, *, as_json: bool) -> None:
     """Print all skills, one per line, or as JSON."""
-    async with _open(options, await read_settings(options)) as dial:
+    async with _open(options, await read_settings(options, needs_servers=False)) as dial:
         found = await dial.skills.list()
         print_notes(dial.notes)
     if as_json:
@@ -69,7 +69,7 @@ async def show_skill(options: Options, name: str, *, as_json: bool) -> None:
         ConfigError: There is no such skill.
         ServerError: Its server did not answer, or the skill is invalid.
     """
-    async with _open(options, await read_settings(options)) as dial:
+    async with _open(options, await read_settings(options, needs_servers=False)) as dial:
         review = await dial.skills.review(name)
     print(json.dumps(asdict(review), indent=2) if as_json else format_review(review))
 
@@ -83,7 +83,7 @@ async def trust_skill(options: Options, name: str) -> int:
     """
     folder = Path(name).parent if Path(name).name == SKILL_FILE else Path(name)
     if not (folder / SKILL_FILE).is_file():
-        settings = await read_settings(options)
+        settings = await read_settings(options, needs_servers=False)
         found = find_folder_skills(settings)
         named = [skill.file.path.parent for skill in found if skill.file.path.parent.name == name]
         if not named:

@@ -106,10 +106,10 @@ def test_a_folder_of_skills_is_an_error_that_names_one_of_them(tmp_path: Path) -
 
 
 def test_without_skills_the_list_says_how_to_add_one(tmp_path: Path) -> None:
-    write_config(tmp_path, {}, ["Done."])
     listed = dial_chat(tmp_path, "skills")
-    assert listed.stdout == ""
-    assert "there are no skills; `dial-chat skills add FOLDER`" in " ".join(listed.stderr.split())
+    added = "there are no skills; `dial-chat skills add FOLDER` adds one (dial-chat help skills)"
+    assert (listed.stdout, listed.stderr) == ("", f"dial-chat: {added}\n"), "nothing about servers that are not needed"
+    assert dial_chat(tmp_path, "skills", "show", "x").stderr.startswith("dial-chat: error: there is no skill 'x'")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a right in Windows")
