@@ -101,11 +101,13 @@ def test_a_killed_session_of_agents_is_resumed_without_a_repeated_or_forbidden_c
     with subprocess.Popen([*PROGRAM, json.dumps(job)], cwd=ROOT, stdout=subprocess.DEVNULL) as process:
         try:
             wait_for(lambda: (tmp_path / "slow.pid").exists() and '"wait_for_call"' in read_store(tmp_path))
+            wait_for(lambda: '"held"' in read_store(tmp_path))  # the other agent asks while this one waits
             os.kill(int((tmp_path / "slow.pid").read_text(encoding="utf-8")), signal.SIGKILL)
-            wait_for(lambda: LOST in read_store(tmp_path) and '"held"' in read_store(tmp_path))
+            wait_for(lambda: LOST in read_store(tmp_path))
         finally:
             process.kill()
     assert ran(tmp_path) == {"counting": ["echo"], "slow": ["stall"]}
+    assert "ended, and failed: slow__stall]" in read_store(tmp_path), "the agent was told of the call in the background"
 
     forbidden = calls(call("mail__stall"))
     job |= {"is_resumed": True, "answers": {"main > beta": "once", "": "deny"}}
@@ -119,5 +121,14 @@ def test_a_killed_session_of_agents_is_resumed_without_a_repeated_or_forbidden_c
     assert [result for result in ended["results"] if result in (LOST, SENT)] == [LOST, SENT]
     assert ran(tmp_path) == {"counting": ["echo"], "slow": ["stall"], "mail": ["echo"]}
     assert verify(tmp_path / "audit").is_intact
-    logged = b"".join(path.read_bytes() for path in (tmp_path / "audit").glob("*.jsonl")).decode()
-    assert "main > alpha" in logged and "main > beta" in logged
+    [log] = (tmp_path / "audit").glob("*.jsonl")
+    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    assert {entry.get("agent") for entry in entries} == {None, "main > alpha", "main > beta"}
+    assert len({entry["pid"] for entry in entries}) == 2, "both programs have written into one chain"
+    made = [entry for entry in entries if entry["event"] == "call" and entry.get("server") in ran(tmp_path)]
+    assert [(entry["server"], entry["tool"], entry["outcome"]) for entry in made] == [
+        ("counting", "echo", "ok"),
+        ("slow", "stall", "server"),
+        ("mail", "echo", "ok"),
+        ("mail", "stall", "denied"),
+    ]
