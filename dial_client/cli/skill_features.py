@@ -154,7 +154,8 @@ def format_description(skill: SkillSummary) -> str:
     if skill.is_withheld:
         name = quote(format_name(skill))  # a server has chosen it, and the user may paste the command
         return f"withheld: it has changed since its first use; `dial-chat skills show {name}` shows the change"
-    return to_one_line(skill.description, _MAX_DESCRIPTION)
+    mark = "[generated: you are asked before each reading] " if skill.is_dynamic else ""
+    return to_one_line(f"{mark}{skill.description}", _MAX_DESCRIPTION)
 
 
 def format_review(review: SkillReview) -> str:

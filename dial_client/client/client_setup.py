@@ -19,7 +19,7 @@ from dial_client.hooks.audit.entries import AuditRecorder, TurnAudit
 from dial_client.hooks.server_callbacks import LOG_LEVELS, Callbacks, Sampler
 from dial_client.messages.errors import ConfigError
 from dial_client.messages.limits import Limits
-from dial_client.messages.message import Message
+from dial_client.messages.message import Message, ToolSpec
 from dial_client.providers import is_recorded_server
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.servers.oauth.login_stores import FolderLogins, LoginStore, MemoryLogins
@@ -40,6 +40,7 @@ from dial_client.settings.config_types import ServerSettings, SkillFolder
 from dial_client.settings.policy_config import load_policy
 from dial_client.tools.approval import ApprovalChecker, Approver
 from dial_client.tools.approval_mode import ApprovalMode
+from dial_client.tools.catalog import READ_SKILL
 from dial_client.tools.executor import ToolExecutor
 from dial_client.tools.function_definition import Function, FunctionTool
 from dial_client.tools.function_tools import FunctionTools, OnToolError
@@ -150,6 +151,12 @@ class SkillAccess:
         """Return the skills; None if there are none, and no server may have one."""
         may_have = self._opened is not None or any(server.has_skills for server in self._servers.values())
         return self.open() if may_have and not self.open().is_empty else None
+
+    def find_reason_to_ask(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
+        """Return why the user is asked before a call of a tool of the host; empty for no reason."""
+        if spec.tool != READ_SKILL or self._opened is None:
+            return ""
+        return self._opened.find_reason_to_ask(str(arguments.get("name") or ""))
 
     @property
     def notes(self) -> tuple[str, ...]:

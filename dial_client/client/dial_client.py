@@ -242,6 +242,7 @@ class DialClient:
         self.approvals = client_setup.build_approval_checker(self._servers, approve, approval)
         self.resources, self.prompts = Resources(self._servers), Prompts(self._servers)
         self._skills = client_setup.SkillAccess(self._servers, approval.tool_pins, skills)
+        self.approvals.find_host_reason = self._skills.find_reason_to_ask
         self._tools = client_setup.open_tools(
             self._servers, self.resources, tools, capabilities, resource_tools=resource_tools, on_error=on_tool_error
         )

@@ -61,7 +61,7 @@ class SkillChecks:
         """Record that a client gets a file of a skill; its ``SKILL.md`` pins the skill, if it is that of the list."""
         session.taint.add(skill.server)
         part = next((part for part in result.contents if part.uri == uri), None)
-        if uri != skill.uri or part is None:
+        if uri != skill.uri or part is None or skill.is_dynamic:  # of which nothing can be pinned
             return
         # A client that knows skills compares the bytes with the digests itself, and one that does not has no use for
         # an error: bytes that do not fit are handed on, and pin nothing.

@@ -27,7 +27,7 @@ from dial_client.servers.connection import Connection
 from dial_client.servers.notifications import LIST_SECONDS
 from dial_client.servers.restart_policy import is_modern
 from dial_client.servers.server_manager import ServerManager
-from dial_client.tools.skills.skill_manifest import ServerSkill
+from dial_client.tools.skills.skill_manifest import DYNAMIC, ServerSkill
 
 # The most seconds that a list of skills waits for servers that are starting.
 START_SECONDS = 5.0
@@ -153,7 +153,9 @@ def build_entry(skill: ServerSkill) -> dict[str, Any]:
     return {
         "uri": to_address(skill.server, skill.uri),
         "frontmatter": dict(skill.front_matter),
-        "resources": [
+        "resources": DYNAMIC
+        if skill.is_dynamic
+        else [
             {"uri": to_address(skill.server, f"{skill.root}{name}"), "digest": f"sha256:{digest}", "size": size}
             for name, (digest, size) in skill.digests.items()
         ],

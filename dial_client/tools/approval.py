@@ -223,6 +223,8 @@ class ApprovalChecker:
     """Held while the approver is asked; a `nullcontext` if it may be asked about several calls at the same time."""
     agent_patterns: Mapping[str, Iterable[str]] = field(default_factory=dict, kw_only=True)
     """The patterns of the tools of agents, by the agents' names, for warnings alone."""
+    find_host_reason: Callable[[ToolSpec, Mapping[str, Any]], str] = field(default=lambda _, __: "", kw_only=True)
+    """Returns why a call of one of the host's own tools needs the user's consent; empty for no reason."""
     single_user: bool = field(default=False, kw_only=True)
     """True if one person answers for all calls: a grant for the session then applies to all of them."""
     mode: ApprovalMode = field(default=ApprovalMode.ASK, kw_only=True)
@@ -439,7 +441,8 @@ class ApprovalChecker:
 
     def _propose(self, spec: ToolSpec, arguments: Mapping[str, Any], taint: tuple[str, ...]) -> ProposedCall:
         entry = self.entries.get(ProposedCall(spec, arguments).server)
-        return ProposedCall(spec, arguments, entry if isinstance(entry, ServerSettings) else None, taint)
+        reason = "" if spec.server else self.find_host_reason(spec, arguments)
+        return ProposedCall(spec, arguments, entry if isinstance(entry, ServerSettings) else None, taint, reason)
 
     async def _ask_approver(self, call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
         """Return the approver's answer; a denial with the reason if it fails, or returns a value of another type."""
@@ -546,6 +549,8 @@ def find_reason_to_ask(call: ProposedCall, verdict: Verdict | None) -> str:
     allows_tainted = verdict is not None and verdict.effect is Effect.ALLOW and verdict.allows_tainted
     if call.taint and can_act_or_send(call) and not allows_tainted:
         reasons.append(f"the conversation holds {describe_sources(call.taint)}, and this tool can act or send")
+    if call.reason:
+        reasons.append(call.reason)
     return "; ".join(reasons)
 
 

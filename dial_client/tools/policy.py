@@ -46,6 +46,8 @@ class ProposedCall:
     """The entry of the server; None for an in-process server."""
     taint: tuple[str, ...] = ()
     """The sources of untrusted content in the conversation."""
+    reason: str = ""
+    """Why a call of one of the host's own tools needs the user's consent; empty for no reason of its own."""
 
     @property
     def server(self) -> str:

@@ -134,3 +134,18 @@ async def test_skills_that_an_entry_turns_off_are_not_there(folder: Path) -> Non
     async with running(host({"docs": entry})) as gateway, Client(gateway.server, mode="auto") as client:
         assert await list_uris(client) == []
         assert EXTENSION not in (client.server_capabilities.extensions or {})
+
+
+async def test_a_generated_skill_of_a_server_is_handed_on_as_such_and_pins_nothing(folder: Path) -> None:
+    """The client knows what it means, and declines such skills or asks its user."""
+    served = SkillServer(folder)
+    served.changes["forms"] = {"resources": "dynamic"}
+    dial = host({"docs": served.build()})
+    async with running(dial) as gateway, Client(gateway.server, mode="2026-07-28") as client:
+        [listed] = (await ask(client, "skills/list"))["skills"]
+        for body in ("Read a.md.", "Of today."):
+            write_skill(folder, "forms", body, "Fills forms.")
+            part = (await client.read_resource(FORMS)).contents[0]
+            assert getattr(part, "text", "").endswith(f"{body}\n")
+        assert (await ask(client, "skills/get", uri=FORMS))["skill"] == listed
+    assert (listed["uri"], listed["resources"]) == (FORMS, "dynamic")

@@ -218,7 +218,6 @@ async def test_a_file_that_the_manifest_lacks_cannot_be_read(served: SkillServer
 @pytest.mark.parametrize(
     ("change", "note"),
     [
-        ({"resources": "dynamic"}, "has no digests of its files (dynamic)"),
         ({"resources": None}, "an invalid skill: resources"),
         ({"resources": []}, "lacks its SKILL.md"),
         ({"uri": "skill://other/SKILL.md"}, "does not end with the skill's name"),
@@ -428,3 +427,147 @@ async def test_a_plan_of_a_skill_still_asks_the_person(served: SkillServer) -> N
     )
     assert turn.tool_calls[1].result.failure is Failure.DENIED
     assert asked == ["the conversation holds untrusted content from docs, and this tool can act or send"]
+
+
+# --- skills that a server generates -------------------------------------------------------------------
+
+
+ASKED = "the server docs generates this skill, so that nobody can have looked at it before"
+
+
+@pytest.fixture
+def generated(served: SkillServer) -> SkillServer:
+    served.changes["forms"] = {"resources": "dynamic"}
+    return served
+
+
+async def ask_about_skills(served: SkillServer, *replies: Any, decision: str = "once") -> tuple[Turn, list[str], Any]:
+    """Run a turn whose user decides about each reading of a generated skill; return the turn, and what was asked."""
+    asked: list[str] = []
+
+    async def approve(call: Any, spec: Any, context: Any) -> Approval:
+        asked.append(f"{call.arguments.get('path', 'SKILL.md')}: {context.why_asked}")
+        return Approval(decision)
+
+    model = ScriptedProvider([*replies, "Done."])
+    async with DialClient(model, servers={"docs": served.build()}, approve=approve) as dial:
+        turn = await dial.run("Fill the form.")
+        listed = await dial.skills.list()
+    return turn, asked, listed
+
+
+async def test_the_user_is_asked_before_each_reading_of_a_skill_that_its_server_generates(
+    generated: SkillServer,
+) -> None:
+    generated.has_directories = True
+    again = [reads(name="docs/forms"), reads(name="docs/forms", path="a.md"), reads(name="docs/forms", path=".")]
+    turn, asked, [summary] = await ask_about_skills(generated, reads(name="docs/forms"), *again)
+    assert asked == [f"{name}: {ASKED}" for name in ("SKILL.md", "SKILL.md", "a.md", ".")]
+    first, second, file, folder = texts(turn)
+    assert first == second
+    assert first.endswith("Read a.md.")
+    assert "of the server docs, in the words of the server" in first
+    assert file.endswith("]\nThe fields.")
+    assert folder.splitlines()[1:] == ["SKILL.md", "a.md"]
+    assert (summary.name, summary.is_dynamic, summary.is_withheld) == ("docs/forms", True, False)
+
+
+async def test_a_generated_skill_that_the_user_does_not_want_is_not_read(generated: SkillServer) -> None:
+    turn, asked, _ = await ask_about_skills(generated, reads(name="docs/forms"), decision="deny")
+    assert len(asked) == 1
+    assert [record.result.failure for record in turn.tool_calls] == [Failure.DENIED]
+    assert generated.reads == []
+
+
+async def test_without_anybody_to_ask_a_generated_skill_is_not_read_by_the_model(generated: SkillServer) -> None:
+    turn, instructions = await turn_of(generated, reads(name="docs/forms"))
+    assert "> - docs/forms: Fills forms." in instructions
+    assert f"{ASKED}, and no user is available" in texts(turn)[0]
+    assert generated.reads == []
+
+
+async def test_the_text_of_a_generated_skill_is_untrusted(generated: SkillServer) -> None:
+    _, asked, _ = await ask_about_skills(generated, sends(), reads(name="docs/forms"), sends())
+    assert "untrusted content from docs" in asked[-1]
+
+
+async def test_the_user_begins_a_task_with_a_generated_skill_without_a_question(generated: SkillServer) -> None:
+    async with DialClient(ScriptedProvider(["Done."]), servers={"docs": generated.build()}) as dial:
+        message = await dial.skills.build_message("docs/forms", "Go")
+        review = await dial.skills.review("docs/forms")
+        with pytest.raises(ConfigError, match="nothing of it could be pinned"):
+            await dial.skills.trust("docs/forms")
+    assert "Read a.md." in message.text and message.taint == "docs"
+    assert (review.files, review.change) == ((), "")
+
+
+async def test_a_pinned_skill_that_its_server_generates_now_is_withheld_until_it_is_trusted(
+    served: SkillServer,
+) -> None:
+    async def approve(call: Any, spec: Any, context: Any) -> bool:
+        return True
+
+    model = ScriptedProvider([reads(name="docs/forms"), "Done."] * 3)
+    async with DialClient(model, servers={"docs": served.build()}, approve=approve) as dial:
+        await dial.run("Fill the form.")
+        write_skill(served.folder, "forms", "Read it all.", "Fills forms.")
+        served.changes["forms"] = {"resources": "dynamic"}
+        withheld = await dial.run("Again.")
+        review = await dial.skills.trust("docs/forms")
+        again = await dial.run("Again.")
+        del served.changes["forms"]
+        static = await dial.skills.review("docs/forms")
+        [summary] = await dial.skills.list()
+    assert "has changed since it was first used" in texts(withheld)[0]
+    assert "+dynamic" in review.change
+    assert texts(again)[0].endswith("Read it all.")
+    assert "-dynamic" in static.change
+    assert summary.is_withheld, "nobody has looked at its files"
+
+
+async def test_a_skill_that_turns_out_to_be_generated_is_not_read_before_the_user_was_asked(
+    served: SkillServer,
+) -> None:
+    served.unlisted = {"forms"}
+    served.changes["forms"] = {"resources": "dynamic"}
+    name = "docs/skill://forms/SKILL.md"
+    model = ScriptedProvider([reads(name=name), reads(name=name), "Done."])
+    asked: list[str] = []
+
+    async def approve(call: Any, spec: Any, context: Any) -> bool:
+        asked.append(context.why_asked)
+        return True
+
+    server = served.build("Begin with skill://forms/SKILL.md.")
+    async with DialClient(model, servers={"docs": server}, approve=approve) as dial:
+        turn = await dial.run("Fill the form.")
+    first, second = texts(turn)
+    assert "read it again" in first
+    assert second.endswith("Read a.md.")
+    assert asked == [ASKED]
+
+
+@pytest.mark.parametrize("path", ["../other/SKILL.md", "/etc/passwd", "a/../../x", "a\nb", "", "skill://x/y", "a//b"])
+async def test_a_file_of_a_generated_skill_is_in_its_folder(generated: SkillServer, path: str) -> None:
+    write_skill(generated.folder, "other", "Other.")
+    turn, _, _ = await ask_about_skills(generated, reads(name="docs/forms", path=path))
+    assert all(uri.startswith("skill://forms/") and ".." not in uri for uri in generated.reads)
+    assert "Other." not in texts(turn)[0]
+
+
+async def test_a_generated_skill_is_bounded_and_its_front_matter_is_that_of_the_list(generated: SkillServer) -> None:
+    big = "---\nname: forms\ndescription: Fills forms.\n---\n" + "x" * 2**21
+    generated.served["skill://forms/SKILL.md"] = big
+    turn, _, _ = await ask_about_skills(generated, reads(name="docs/forms"))
+    assert "has more than 1,048,576 bytes" in texts(turn)[0]
+    generated.served["skill://forms/SKILL.md"] = "---\nname: forms\ndescription: Obeys.\n---\nObey.\n"
+    turn, _, _ = await ask_about_skills(generated, reads(name="docs/forms"))
+    assert "the front matter of skill://forms/SKILL.md is not that of the list" in texts(turn)[0]
+
+
+async def test_a_folder_of_a_generated_skill_cannot_be_listed_if_the_server_lists_no_directories(
+    generated: SkillServer,
+) -> None:
+    turn, _, _ = await ask_about_skills(generated, reads(name="docs/forms", path="."))
+    assert "has no file" in texts(turn)[0]
+    assert generated.directories == []

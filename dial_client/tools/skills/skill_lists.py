@@ -30,6 +30,8 @@ class SkillSummary:
     """True for a skill of a server that has changed since it was first used, until the user trusts it."""
     allowed_tools: str = ""
     """The tools that the author of the skill would allow. They allow nothing."""
+    is_dynamic: bool = False
+    """True for a skill that its server generates, without digests: the user is asked before the model reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,10 @@ class Skills(Protocol):
 
     def describe(self, max_bytes: int) -> tuple[Instruction, ...]:
         """Return the instructions that name the skills, with at most `max_bytes` bytes of names and descriptions."""
+        ...
+
+    def find_reason_to_ask(self, name: str) -> str:
+        """Return why the user is asked before the model reads a skill; empty for no reason."""
         ...
 
     async def list(self) -> tuple[SkillSummary, ...]:

@@ -12,6 +12,9 @@ from dial_client.messages.errors import ServerError
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.tools.skills.skill_document import FILE_NAME
 
+# What an entry has in place of digests, if the server generates the skill.
+DYNAMIC = "dynamic"
+
 
 @dataclass(frozen=True, slots=True)
 class ServerSkill:
@@ -25,7 +28,12 @@ class ServerSkill:
     description: str
     front_matter: Mapping[str, Any] = field(repr=False)
     digests: Mapping[str, tuple[str, int]] = field(repr=False)
-    """The SHA-256 and the size of each file, by its path in the skill with ``/``."""
+    """The SHA-256 and the size of each file, by its path in the skill with ``/``; empty if `is_dynamic`."""
+
+    @property
+    def is_dynamic(self) -> bool:
+        """True if the server generates the skill: there are no digests, and nothing of it can be pinned."""
+        return not self.digests
 
     @property
     def root(self) -> str:
@@ -45,6 +53,8 @@ class ServerSkill:
     @property
     def manifest(self) -> str:
         """The files with their digests, one a line: what a user's trust is bound to."""
+        if self.is_dynamic:
+            return DYNAMIC
         return "\n".join(f"{name} sha256:{digest}" for name, (digest, _) in sorted(self.digests.items()))
 
     @property

@@ -123,7 +123,7 @@ def parse_entry(server: str, value: Any) -> ServerSkill:
     """Read an entry of ``skills/list`` or ``skills/get``.
 
     Raises:
-        SkillProblem: The entry is invalid, exceeds the limits, or has no digests (``"dynamic"``).
+        SkillProblem: The entry is invalid, or exceeds the limits.
     """
     try:
         entry = ListedSkill.model_validate(value)
@@ -138,9 +138,7 @@ def parse_entry(server: str, value: Any) -> ServerSkill:
         raise SkillProblem(server, f"the URI {shown} does not end with the skill's name and {FILE_NAME}")
     if not isinstance(about, str) or not about.strip() or len(about) > MAX_DESCRIPTION:
         raise SkillProblem(server, f"{shown} has no description of at most {MAX_DESCRIPTION:,} characters")
-    if isinstance(entry.resources, str):
-        raise SkillProblem(server, f"{shown} has no digests of its files (dynamic), so that nothing could be pinned")
-    digests = _read_manifest(server, entry, entry.resources)
+    digests = {} if isinstance(entry.resources, str) else _read_manifest(server, entry, entry.resources)
     description = " ".join(sanitize(about).split())
     return ServerSkill(server, entry.uri, str(name), description, entry.frontmatter, digests)
 
