@@ -30,7 +30,7 @@ from dial_client.settings.policy_config import (
     restricts,
 )
 from dial_client.tools.argument_paths import find_current_folder, lies_within, may_reach, walk_values
-from dial_client.tools.catalog import READ_RESOURCE, RESERVED
+from dial_client.tools.catalog import READ_RESOURCE, READ_SKILL, RESERVED
 
 # The servers' own tool names, by server; None for a server whose tools are not known yet.
 Tools = Mapping[str, tuple[str, ...] | None]
@@ -51,7 +51,10 @@ class ProposedCall:
 
     @property
     def server(self) -> str:
-        """The server that the call reaches; for the host's resource tools, the server in the arguments."""
+        """The server that the call reaches; for the host's tools for resources and skills, that in the arguments."""
+        if not self.spec.server and self.spec.tool == READ_SKILL:
+            server, slash, _ = str(self.arguments.get("name") or "").partition("/")
+            return server if slash else ""
         return self.spec.server or str(self.arguments.get("server", ""))
 
 

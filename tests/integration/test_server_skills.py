@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -446,6 +447,7 @@ async def ask_about_skills(served: SkillServer, *replies: Any, decision: str = "
     asked: list[str] = []
 
     async def approve(call: Any, spec: Any, context: Any) -> Approval:
+        assert context.server == "docs", "of whom the user is asked"
         asked.append(f"{call.arguments.get('path', 'SKILL.md')}: {context.why_asked}")
         return Approval(decision)
 
@@ -470,6 +472,17 @@ async def test_the_user_is_asked_before_each_reading_of_a_skill_that_its_server_
     assert file.endswith("]\nThe fields.")
     assert folder.splitlines()[1:] == ["SKILL.md", "a.md"]
     assert (summary.name, summary.is_dynamic, summary.is_withheld) == ("docs/forms", True, False)
+
+
+async def test_a_skill_of_a_server_that_is_starting_is_not_said_to_be_missing(folder: Path) -> None:
+    model = ScriptedProvider([reads(name="docs/forms"), "Done."])
+    hung = {"docs": {"command": sys.executable, "args": ["-c", "input()"]}}
+    own = write_skill(folder.parent / "own", "notes")
+    dial = DialClient(model, servers=hung, skills=[own], startup_patience=0.1)
+    await dial.open()
+    turn = await dial.run("Fill the form.")
+    await dial.aclose()
+    assert "the skills of docs are not known yet: the server is starting" in texts(turn)[0]
 
 
 async def test_a_generated_skill_that_the_user_does_not_want_is_not_read(generated: SkillServer) -> None:

@@ -269,6 +269,9 @@ class SkillLibrary:
         return skill
 
     def _build_unknown(self, name: str) -> ConfigError:
+        connection = self._connections.get(name.partition("/")[0])
+        if connection is not None and "/" in name and not connection.is_settled:
+            return ConfigError(f"the skills of {connection.name} are not known yet: the server is starting")
         names = [*self._local, *self._name_listed()]
         nearest = find_nearest_by_words(name, names)
         hint = f"did you mean {nearest}?" if nearest else list_names(names)
