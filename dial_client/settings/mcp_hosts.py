@@ -529,7 +529,11 @@ def write_host_text(host: HostName, servers: Mapping[str, HostEntry]) -> tuple[s
     if host is HostName.CODEX:
         tables = (format_toml_table((HOSTS[host].servers_key, name), entry) for name, entry in written.items())
         return "\n".join(tables), sentences
-    top = {HOSTS[host].servers_key: list(written.values()) if host is HostName.CONTINUE else written}
+    key = HOSTS[host].servers_key
+    top: dict[str, Any] = {key: written}
+    if host is HostName.CONTINUE:
+        # A file without a name and a version is not read at all.
+        top = {"name": "Local Config", "version": "1.0.0", "schema": "v1", key: list(written.values())}
     if host in _YAML_HOSTS:
         from yaml import safe_dump
 

@@ -78,6 +78,12 @@ def test_the_yaml_for_goose_can_be_pasted_into_a_file_that_has_extensions() -> N
     assert text.splitlines()[:4] == ["extensions:", "  dial:", "    type: stdio", "    name: dial"]
 
 
+def test_the_yaml_for_continue_is_a_whole_file() -> None:
+    """Continue 1.5.47 refuses a file without a name or a version."""
+    text = write_gateway_text(HostName.CONTINUE, build(HostName.CONTINUE), "linux").text
+    assert [line.partition(":")[0] for line in text.splitlines()[:4]] == ["name", "version", "schema", "mcpServers"]
+
+
 @pytest.mark.parametrize(
     ("host", "command"),
     [
