@@ -170,17 +170,17 @@ def _list_files(host: HostName) -> tuple[str, ...]:
 
 
 def _format_command(host: HostName, entry: HostEntry, platform: str) -> str:
+    """Return what adds the same entry; ``codex mcp add`` knows no time limits and no names of variables."""
     command, args = entry["command"], list(entry["args"])
     match host:
         case HostName.CLAUDE_CODE:
             words = ["claude", "mcp", "add", "--scope", "user", NAME, "--", command, *args]
-        case HostName.CODEX:
-            words = ["codex", "mcp", "add", NAME, "--", command, *args]
         case HostName.GEMINI_CLI:
             # Its parser takes options for its own, wherever they are, up to "--".
             first = next((index for index, word in enumerate(args) if word.startswith("-")), len(args))
             options = ["--", *args[first:]] if first < len(args) else []
-            words = ["gemini", "mcp", "add", "--scope", "user", NAME, command, *args[:first], *options]
+            env = [word for name, value in entry.get("env", {}).items() for word in ("-e", f"{name}={value}")]
+            words = ["gemini", "mcp", "add", "--scope", "user", *env, NAME, command, *args[:first], *options]
         case HostName.VS_CODE:
             words = ["code", "--add-mcp", json.dumps({"name": NAME, **entry}, ensure_ascii=False)]
         case HostName.CURSOR:

@@ -32,7 +32,7 @@ def test_the_entries_of_the_page_are_those_that_the_program_prints(tmp_path: Pat
     assert language == "json" or shown == printed  # the page writes short lists of JSON in one line
 
 
-@pytest.mark.parametrize("host", [HostName.CLAUDE_CODE, HostName.CODEX, HostName.GEMINI_CLI])
+@pytest.mark.parametrize("host", [HostName.CLAUDE_CODE, HostName.GEMINI_CLI])
 def test_the_commands_of_the_page_are_those_that_the_program_prints(host: HostName) -> None:
     entry = build_gateway_entry(host, ["/home/me/.local/bin/dial-chat"], (), (), ENVIRON, "linux")
     assert f"| `{write_gateway_text(host, entry, 'linux').command}` |" in PAGE

@@ -88,8 +88,11 @@ def test_the_yaml_for_continue_is_a_whole_file() -> None:
     ("host", "command"),
     [
         (HostName.CLAUDE_CODE, "claude mcp add --scope user dial -- /home/me/.local/bin/dial-chat gateway -c x"),
-        (HostName.CODEX, "codex mcp add dial -- /home/me/.local/bin/dial-chat gateway -c x"),
-        (HostName.GEMINI_CLI, "gemini mcp add --scope user dial /home/me/.local/bin/dial-chat gateway -- -c x"),
+        (
+            HostName.GEMINI_CLI,
+            f"gemini mcp add --scope user -e 'DOCS_TOKEN=${{DOCS_TOKEN}}' dial {PROGRAM[0]} gateway -- -c x",
+        ),
+        (HostName.CODEX, ""),  # its command knows no time limits and no names of variables
         (HostName.ZED, ""),
         (HostName.GOOSE, ""),
     ],
