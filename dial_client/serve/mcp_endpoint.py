@@ -82,15 +82,22 @@ class McpEndpoint:
         turns: The running turns, whose registry says when the service stops.
         human_input: Asks the person at the page about calls that no client of ``/mcp`` makes.
         options: Limits, and who may use it.
+        authenticator: Who may use it if the options do not say so: whoever may use the service.
 
     Raises:
         ConfigError: An option is wrong.
     """
 
     def __init__(
-        self, dial: DialClient, turns: TurnRegistry, human_input: HumanInputBroker, options: McpOptions
+        self,
+        dial: DialClient,
+        turns: TurnRegistry,
+        human_input: HumanInputBroker,
+        options: McpOptions,
+        authenticator: Authenticator | None = None,
     ) -> None:
         self._dial, self._turns, self._human_input, self._options = dial, turns, human_input, options
+        self._authenticator = options.authenticator or authenticator
         self._listing = parse_tool_listing(options.tools, "McpOptions.tools")
         self.sessions = McpSessions(
             self._end_session, max_sessions=options.max_sessions, idle_seconds=options.idle_seconds
@@ -106,14 +113,12 @@ class McpEndpoint:
     def build_routes(self) -> list[Route]:
         """Return the routes."""
         routes = [Route(MCP, self, methods=["POST", "GET", "DELETE", "OPTIONS"])]
-        authenticator = self._options.authenticator
-        if authenticator is not None and authenticator.metadata is not None:
+        if self._authenticator is not None and self._authenticator.metadata is not None:
             routes += [Route(path, self._send_metadata) for path in (METADATA, METADATA_OF_MCP)]
         return routes
 
     async def _send_metadata(self, request: Request) -> Response:  # noqa: ARG002 - the same for every request
-        authenticator = self._options.authenticator
-        metadata = authenticator.metadata if authenticator is not None else None
+        metadata = self._authenticator.metadata if self._authenticator is not None else None
         if metadata is None:
             raise HttpError(404, "this service has no authorization servers", "not_found")
         return build_json_response(metadata.to_dict())

@@ -192,7 +192,7 @@ def create_app(  # noqa: PLR0913 - the options of the service, all but two by na
         login=login,
         usage=UsageLedger(store.usage) if isinstance(store, SQLStore) else None,
         operations=operations,
-        mcp=McpEndpoint(dial, turns, asks, mcp) if mcp is not None else None,
+        mcp=McpEndpoint(dial, turns, asks, mcp, authenticator) if mcp is not None else None,
     )
     origins, mcp_authenticator = ((), None) if mcp is None else (mcp.origins, mcp.authenticator)
     return WebApp(context, build_policy(host, token, allow_hosts, origins, authenticator, mcp_authenticator))

@@ -16,6 +16,9 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from dial_client import DialClient
+from dial_client.serve import create_app
+from dial_client.testing import ScriptedProvider
 from tests.inner import (
     AccessPolicy,
     ConfigError,
@@ -345,3 +348,19 @@ async def test_a_client_that_is_no_proxy_cannot_name_a_person() -> None:
         operator = await get(f"{service.url}/me", TOKEN, headers=claimed)
     assert refused.status_code == 401
     assert operator.json()["name"] == ""
+
+
+async def test_clients_of_mcp_find_the_provider_whose_tokens_the_whole_service_takes(issuer: OpenIdProvider) -> None:
+    resource = "https://chat.example.com/mcp"
+    tokens = OidcTokens(IdentityProvider(issuer.url), [CLIENT], ADMINS, resource=resource)
+    web = create_app(
+        DialClient(ScriptedProvider([])), None, token=None, authenticator=FirstOf(TokenAuthenticator(TOKEN), tokens)
+    )
+    async with (
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(web), base_url="http://127.0.0.1") as http,
+        web.lifespan(),
+    ):
+        refused = await http.post("/mcp", json={})
+        _, _, metadata = refused.headers["www-authenticate"].partition("resource_metadata=")
+        document = (await http.get(urlsplit(metadata.strip('"')).path)).json()
+    assert (document["resource"], document["authorization_servers"]) == (resource, [issuer.url])
