@@ -77,7 +77,7 @@ async def _open_client(options: Options, person: Any) -> AsyncGenerator[Any, Non
     from dial_client.acp.editor_agent import OpenedClient
 
     notes: list[str] = []
-    settings = await read_settings(options, may_ask=False, report=notes.append)
+    settings = await read_settings(options, may_ask=False, leaves_out=True, report=notes.append)
     settings = await with_default_model(options, settings)
     texts = await read_folder_texts(options, settings)
     commands, problems = read_own_commands(texts.commands, ())

@@ -50,7 +50,7 @@ async def serve_gateway(options: Options, listing: ListingOptions, early: EarlyA
     from dial_client.gateway.questions import Questions
 
     which = read_listing(listing.tools, "--tools")
-    settings = _without_gateways(await read_settings(options, may_ask=False))
+    settings = _without_gateways(await read_settings(options, may_ask=False, leaves_out=True))
     denials = Denials(build_grants_command(options), find_current_folder())
     questions = Questions(denials.deny, is_single=True)
     provider = open_model(options, settings) if options.sampling else None

@@ -26,6 +26,7 @@ async def read_settings(
     *,
     may_ask: bool = True,
     only_server: str | None = None,
+    leaves_out: bool = False,
     report: Callable[[str], None] = warn_once,
     needs_servers: bool = True,
 ) -> Settings:
@@ -38,6 +39,8 @@ async def read_settings(
         options: The options of the command line.
         may_ask: Ask the user whether to trust a file.
         only_server: The only server that is not disabled; None for all.
+        leaves_out: Leave a server or a model out whose variables are not set, with a warning in place of an error: for
+            what another program starts, often without the variables of the user's terminal.
         report: Prints a warning.
         needs_servers: Whether the user misses something where there are no servers.
 
@@ -55,7 +58,7 @@ async def read_settings(
 
         if of_other_hosts := describe_folder_servers(Path.cwd()):
             report(of_other_hosts)
-    settings = configuration.combine(files, find_profile_name(options), only_server)
+    settings = configuration.combine(files, find_profile_name(options), only_server, leaves_out=leaves_out)
     if options.verbose:
         report(f"configuration: {describe_sources(settings.sources)}")
     for warning in settings.warnings:

@@ -124,7 +124,9 @@ def read_config_file(path: str | os.PathLike[str], environ: Mapping[str, str] | 
         return ConfigFile(Path(path).read_bytes(), str(path), environ=environ)
 
 
-def combine(files: Sequence[ConfigFile], profile: str | None = None, only_server: str | None = None) -> Settings:
+def combine(
+    files: Sequence[ConfigFile], profile: str | None = None, only_server: str | None = None, *, leaves_out: bool = False
+) -> Settings:
     """Read several files as one configuration. A later file has precedence over an earlier one.
 
     A server, a model or a value of a profile replaces the one of the same name in earlier files as a whole. Rules are
@@ -135,6 +137,7 @@ def combine(files: Sequence[ConfigFile], profile: str | None = None, only_server
         files: The texts of the files; an empty sequence is an empty configuration.
         profile: The name of a profile to use, from any of the files.
         only_server: The name of the only server to use; all others count as disabled, and need no variables.
+        leaves_out: Treat an unset variable in the last file as one in an earlier file.
 
     Raises:
         ConfigError: A file is invalid; the error names the place, and what was expected.
@@ -149,7 +152,10 @@ def combine(files: Sequence[ConfigFile], profile: str | None = None, only_server
     check_servers(chosen, [name for document in documents for name in document.servers])
     if only_server is not None:
         chosen = replace(chosen or Profile(""), servers=(glob.escape(only_server),))
-    settings = [document.build_settings(chosen, documents[index:]) for index, document in enumerate(documents, 1)]
+    settings = [
+        document.build_settings(chosen, documents[index:], is_strict=index == len(documents) and not leaves_out)
+        for index, document in enumerate(documents, 1)
+    ]
     return apply_profile(reduce(merge_settings, settings, Settings()), chosen)
 
 
@@ -184,16 +190,17 @@ class _Document:
         node = self.read_members("profiles").get(name or "")
         return None if node is None else read_profile(name or "", node, self.variables)
 
-    def build_settings(self, profile: Profile | None, later: Sequence[_Document]) -> Settings:
+    def build_settings(self, profile: Profile | None, later: Sequence[_Document], *, is_strict: bool) -> Settings:
         """Return the settings of the file. Of the profile's values they include only the rules, which come first.
 
         Args:
             profile: The profile in use.
             later: The files with precedence over this one.
+            is_strict: Raise an error for a server or a model whose variables are not set, in place of a warning.
         """
         top, variables = self.top, self.variables
         servers = {
-            name: self._read_server(name, profile, is_last=not later)
+            name: self._read_server(name, profile, is_strict=is_strict)
             for name in self.servers
             if not any(name in document.servers for document in later)
         }
@@ -208,7 +215,7 @@ class _Document:
             try:
                 models[name] = read_model(name, node, variables)
             except ConfigError as error:
-                if not later:
+                if is_strict:
                     raise
                 warnings.append(f"{error}: this model is not used")
         own_profile = self.find_profile(profile.name) if profile is not None else None
@@ -238,12 +245,12 @@ class _Document:
         texts = [variables.expand_text(element, home=True) for element in node.read_elements()]
         return tuple((variables.folder / text).absolute() for text in texts)
 
-    def _read_server(self, name: str, profile: Profile | None, *, is_last: bool) -> ServerSettings:
+    def _read_server(self, name: str, profile: Profile | None, *, is_strict: bool) -> ServerSettings:
         node, is_selected = self.servers[name], selects_server(profile, name)
         try:
             return read_server(name, node, self.variables, is_selected=is_selected)
         except ConfigError as error:
-            if is_last:
+            if is_strict:
                 raise
             unused = read_server(name, node, self.variables, is_selected=False)
             return replace(unused, warnings=(*unused.warnings, f"{error}: this server is not used"))

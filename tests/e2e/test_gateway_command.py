@@ -222,6 +222,19 @@ def test_the_gateway_leaves_itself_out_of_its_servers(tmp_path: Path) -> None:
     assert (ended.returncode, "'me' is left out: it is this gateway" in ended.stderr) == (0, True)
 
 
+async def test_a_server_whose_variable_is_not_set_harms_no_other(tmp_path: Path) -> None:
+    """A host of the desktop starts the gateway without the variables of the user's terminal."""
+    needy = python_server(SDK, "stdio", env={"TOKEN": "${NO_SUCH_TOKEN}"})
+    write_config(tmp_path, {"one": python_server(SDK, "stdio"), "needy": needy})
+    async with program(tmp_path, "legacy") as client:
+        names = {tool.name.partition("__")[0] for tool in (await client.list_tools()).tools}
+    assert names == {"one"}
+    ended = run_to_end(start_dial_chat(tmp_path, "gateway", stdin=-1, **PIPES), "")
+    assert ended.returncode == 0
+    assert "mcpServers.needy.env.TOKEN: the variable NO_SUCH_TOKEN is not set" in ended.stderr
+    assert "this server is not used" in ended.stderr
+
+
 async def test_a_file_of_the_folder_that_is_not_trusted_is_left_out(tmp_path: Path) -> None:
     own = tmp_path / "home" / "xdg_config_home" / "dial-client" / "servers.json"
     own.parent.mkdir(parents=True)
