@@ -241,6 +241,7 @@ from dial_client.durable.serialization import from_json as serialization_from_js
 from dial_client.durable.serialization import to_json as to_json
 from dial_client.durable.workflows import MAX_RESUMED as MAX_RESUMED
 from dial_client.durable.workflows import NOT_DURABLE as NOT_DURABLE
+from dial_client.durable.workflows import STARTED_TURN as STARTED_TURN
 from dial_client.durable.workflows import DurableTimings as DurableTimings
 from dial_client.durable.workflows import DurableTurns as DurableTurns
 from dial_client.gateway import suspended_calls as suspended_calls

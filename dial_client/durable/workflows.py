@@ -641,9 +641,15 @@ class DurableTurns:
         ids = {workflow.workflow_id for workflow in open_}
         self._just_resumed &= ids
         self._abandoned_attempts = {id_: self._abandoned_attempts[id_] for id_ in ids & self._abandoned_attempts.keys()}
-        for workflow in open_:
-            if not has_failed and workflow.status == "PENDING" and workflow.workflow_id not in self._turn_ids:
-                await self._resume_if_abandoned(workflow)
+        if not has_failed:
+            foreign = [each for each in open_ if each.status == "PENDING" and each.workflow_id not in self._turn_ids]
+            running = frozenset[str]()
+            if isinstance(store, SQLStore):
+                # Asked together: nearly all of them run, and every process looks at the turns of all the others.
+                running = await store.find_running(extract_conversation_id(each.workflow_id) for each in foreign)
+            for workflow in foreign:
+                if extract_conversation_id(workflow.workflow_id) not in running:
+                    await self._resume_if_abandoned(workflow)
         return bool(open_)
 
     async def _delete_old_workflows(self) -> None:
@@ -692,7 +698,8 @@ class DurableTurns:
             if is_running or is_attempt_of(turn_id, attempt_id):
                 return "" if is_running else attempt_id
         has_waited = time.time() - updated_at / 1000 > self._timings.start_timeout
-        is_abandoned = has_waited or await DBOS.list_workflow_steps_async(turn_id)
+        # A turn that `start` has begun has no steps: it has just ended, and its workflow not yet.
+        is_abandoned = has_waited or (workflow.name == TURN and await DBOS.list_workflow_steps_async(turn_id))
         return f"{workflow.executor_id} {updated_at}" if is_abandoned else ""
 
 

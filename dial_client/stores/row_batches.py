@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -150,13 +150,14 @@ class Rows:
 
 async def read_rows(connection: AsyncConnection, requests: Sequence[Request[Rows]]) -> None:
     """Read the conversations of the requests; the result is None for a conversation that does not exist."""
-    conversations = await _select(connection, _SELECT.format(build_clock_expression(connection)), requests)
+    ids = [request.conversation_id for request in requests]
+    conversations = await select_by_ids(connection, _SELECT.format(build_clock_expression(connection)), ids)
     messages: dict[str, list[tuple[int, str]]] = {row.id: [] for row in conversations}
-    for id_, position, message in await _select(
+    for id_, position, message in await select_by_ids(
         connection,
         "SELECT conversation_id, position, message FROM messages WHERE conversation_id IN :ids"
         " ORDER BY conversation_id, position",
-        requests,
+        ids,
     ):
         if id_ in messages:
             messages[id_].append((position, message))
@@ -215,11 +216,10 @@ _ADD = (
 async def _load(connection: AsyncConnection, requests: Sequence[Request[Any]]) -> dict[str, RowChange]:
     """Lock the rows, in the same order in every process to prevent deadlocks, and read them."""
     lock = " FOR UPDATE" if connection.dialect.name == "postgresql" else ""
-    rows = await _select(
-        connection, f"{_SELECT.format(build_clock_expression(connection))} ORDER BY id{lock}", requests
-    )
     # A conversation that does not exist has no lease, and needs no time.
     changes = {request.conversation_id: RowChange(None, 0.0) for request in requests}
+    statement = f"{_SELECT.format(build_clock_expression(connection))} ORDER BY id{lock}"
+    rows = await select_by_ids(connection, statement, changes)
     for row in rows:
         # The time may be from before the wait for the lock: leases then count as longer, and new ones are shorter.
         changes[row.id] = RowChange(to_record(row, row.now), row.now)
@@ -251,15 +251,15 @@ def to_record(row: Any, now: float, default_count: int = 0) -> StoredConversatio
     )
 
 
-async def _select(connection: AsyncConnection, statement: str, requests: Sequence[Request[Any]]) -> list[Any]:
-    """Return the rows of a statement with the parameter ``ids``, for the conversations of the requests."""
+async def select_by_ids(connection: AsyncConnection, statement: str, ids: Iterable[str]) -> list[Any]:
+    """Return the rows of a statement with the parameter ``ids``, for these conversations."""
     from sqlalchemy import bindparam, text
 
     prepared = text(statement).bindparams(bindparam("ids", expanding=True))
-    ids = sorted({request.conversation_id for request in requests})
+    ordered = sorted(set(ids))
     rows: list[Any] = []
-    for start in range(0, len(ids), _MAX_IDS):
-        rows += (await connection.execute(prepared, {"ids": ids[start : start + _MAX_IDS]})).all()
+    for start in range(0, len(ordered), _MAX_IDS):
+        rows += (await connection.execute(prepared, {"ids": ordered[start : start + _MAX_IDS]})).all()
     return rows
 
 

@@ -24,7 +24,7 @@ from dial_client.stores.conversation_store import (
     parse_cursor,
     split_search,
 )
-from dial_client.stores.database import Database, build_clock_expression, check_address
+from dial_client.stores.database import MAX_LEASE_SECONDS, Database, build_clock_expression, check_address
 from dial_client.stores.migrations import extract_search_text
 from dial_client.stores.owner_credentials import OwnerCredentials
 from dial_client.stores.owner_data import OwnerData
@@ -182,6 +182,18 @@ class SQLStore(StoreCore):
             raise ConversationNotFound(conversation_id)
         record = row_batches.to_record(row, row.now)
         return record.turn, record.is_held(row.now), record.message_count, record.title
+
+    async def find_running(self, conversation_ids: Iterable[str]) -> frozenset[str]:
+        """Return those of the conversations that a turn holds, in one statement however many they are."""
+
+        async def read_ids(connection: AsyncConnection) -> frozenset[str]:
+            now, longest = build_clock_expression(connection), MAX_LEASE_SECONDS
+            held = f"held_until > {now} AND held_until < {now} + {longest}"
+            statement = f"SELECT id FROM conversations WHERE id IN :ids AND turn <> '' AND {held}"  # noqa: S608
+            return frozenset(row.id for row in await row_batches.select_by_ids(connection, statement, ids))
+
+        ids = [id_ for id_ in conversation_ids if id_.isascii() and id_.isprintable()]
+        return await self._database.run(read_ids, writes=False) if ids else frozenset()
 
     async def list(
         self,

@@ -13,11 +13,12 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client import ConversationManager, DialClient, SQLStore
+from dial_client import ConversationManager, DialClient, Message, SQLStore
 from dial_client.testing import ScriptedProvider
 from tests.inner import (
     NAME,
     SQLITE_IS_TOO_OLD,
+    STARTED_TURN,
     ConfigError,
     ConversationNotFound,
     DialError,
@@ -25,6 +26,7 @@ from tests.inner import (
     DurableTurns,
     RowRefused,
     build_turn_id,
+    create_attempt_id,
     default_database,
     read_question_row,
     to_dbos_url,
@@ -243,6 +245,40 @@ async def test_an_unreadable_row_is_an_error_of_its_turn_only(kind: str, tmp_pat
                     await turns.result(turn)
                 assert (await manager.get(made[name])).messages == (), name
             assert (await (await turns.start(good, "And?")).result()).text in ("Hello.", "Here.")
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+async def test_a_search_for_dead_processes_asks_as_often_for_twenty_running_turns_as_for_one(
+    kind: str, tmp_path: Path
+) -> None:
+    from sqlalchemy import event
+
+    async def run_elsewhere(lease: float) -> str:
+        conversation = (await store.create()).id
+        turn, question = build_turn_id(conversation), [Message.user("Hi!")]
+        attempt = create_attempt_id(turn)
+        assert await store.acquire(conversation, attempt, question, expected_count=0, lease=lease, title="Hi!")
+        rows.workflow(turn, inputs(conversation), NAME, status="PENDING", name=STARTED_TURN, queue_name=None)
+        return turn
+
+    async with place(kind, tmp_path) as where, SQLStore(where) as store:
+        dial, database = DialClient(ScriptedProvider([])), default_database(store.where)
+        async with dial, DurableTurns(dial, store, database, is_stopping=lambda: True) as turns:
+            with closing(Rows(store)) as rows:
+                asked: list[str] = []
+                engine = (await store.open()).sync_engine
+                event.listen(engine, "before_cursor_execute", lambda _, __, statement, *___: asked.append(statement))
+                found = []
+                for more in (1, 19):
+                    running = [await run_elsewhere(LONG) for _ in range(more)]
+                    asked.clear()
+                    await turns._recover_once(has_failed=False)
+                    found.append(len(asked))
+                assert found[0] == found[1] > 0
+                dead = await run_elsewhere(-1.0)
+                await turns._recover_once(has_failed=False)
+                assert rows.status(dead) == "ENQUEUED"
+                assert {rows.status(turn) for turn in running} == {"PENDING"}
 
 
 class ResumingStore(SQLStore):
