@@ -41,6 +41,20 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         dial_client.Nothing  # type: ignore[attr-defined]  # noqa: B018 - the access is the test
 
 
+@pytest.mark.parametrize(
+    ("module", "name", "home"),
+    [
+        ("dial_client", "ScriptedProvider", "dial_client.testing"),
+        ("dial_client", "Provider", "dial_client.extend"),
+        ("dial_client.extend", "DialClient", "dial_client"),
+        ("dial_client.testing", "create_app", "dial_client.serve"),
+    ],
+)
+def test_a_name_of_another_public_module_is_an_error_that_says_where_it_is(module: str, name: str, home: str) -> None:
+    with pytest.raises(ImportError, match=f"{name} is in another module: from {home} import {name}"):
+        exec(f"from {module} import {name}", {})
+
+
 def test_the_version_is_the_installed_version() -> None:
     from importlib.metadata import version
 
