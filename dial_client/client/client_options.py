@@ -110,7 +110,7 @@ class ClientOptions(TypedDict, total=False):
     tool_format: ToolFormat | ToolFormatHandler | str | None
     guidance: str | None
     base_url: str | None
-    models: Mapping[str, ModelProfile] | None
+    models: Mapping[str, ModelProfile | Mapping[str, Any]] | None
     fallback_models: Sequence[str | Provider]
     status: Literal["template", "model"]
     status_model: str | Provider | None
@@ -141,7 +141,7 @@ FOREIGN_ARGUMENTS = {
     "mcp_servers": "servers",
     "toolsets": "tools for functions, servers for MCP servers",
     "functions": "tools",
-    "api_key": "models={…: ModelProfile(…, api_key=…)}",
+    "api_key": "models={NAME: {…, 'api_key': …}}",
     "temperature": "settings=ModelSettings(temperature=…)",
     "max_tokens": "settings=ModelSettings(max_tokens=…)",
     "timeout": "limits=Limits(timeout=…)",

@@ -109,6 +109,22 @@ def read_targets(servers: Mapping[str, Any]) -> dict[str, Any]:
     return {name: read_server_target(name, entry) for name, entry in servers.items()}
 
 
+def read_profiles(models: Any) -> Any:
+    """Return the profiles of models, with those read that are given as entries of servers.json; others unchanged.
+
+    Raises:
+        ConfigError: An entry is wrong.
+    """
+    if not isinstance(models, Mapping) or not any(isinstance(entry, Mapping) for entry in models.values()):
+        return models
+    from dial_client.settings import configuration  # loaded only by clients that read entries
+
+    return {
+        name: configuration.read_model_mapping(name, entry) if isinstance(entry, Mapping) else entry
+        for name, entry in models.items()
+    }
+
+
 def open_cache(directory: Directory, name: str) -> JsonCache | None:
     """Return the cache in a folder; for True in the subfolder `name` of the user's folder, for False None."""
     folder = _find_folder(directory, name)

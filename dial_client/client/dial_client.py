@@ -129,7 +129,7 @@ class DialClient:
         status_model: A smaller model for these descriptions; by default the client's model. An error without
             ``status="model"``.
         base_url: The base URL of the model's endpoint, in place of its default.
-        models: The model profiles that `model` may name.
+        models: The model profiles that `model` may name: each a `ModelProfile`, or an entry as in servers.json.
         record: The file that records the conversation, for a bug report or a test (`recordings.recording`). The model
             ``scripted:FILE`` replays it, with mock servers for those that are not in `servers`.
         resource_tools: True to let the model list and read the resources of all servers; False for only the servers
@@ -196,7 +196,7 @@ class DialClient:
         status: Literal["template", "model"] = "template",
         status_model: str | Provider | None = None,
         base_url: str | None = None,
-        models: Mapping[str, ModelProfile] | None = None,
+        models: Mapping[str, ModelProfile | Mapping[str, Any]] | None = None,
         record: str | os.PathLike[str] | None = None,
         resource_tools: bool = False,
         tools: Sequence[Function | FunctionTool] = (),
@@ -216,7 +216,8 @@ class DialClient:
         approval, self.limits = approval or ApprovalPolicy(), limits or Limits()
         self._sync_lock, self._on_limit, self.system = Lock(), on_limit, system
         self.logins, self.credentials = client_setup.open_logins(logins), credentials
-        chosen = ModelSelection(model, models, base_url, tool_format, guidance, status, status_model, fallback_models)
+        profiles = client_setup.read_profiles(models)
+        chosen = ModelSelection(model, profiles, base_url, tool_format, guidance, status, status_model, fallback_models)
         self._model = ClientModel(chosen, MiddlewareChain(middleware, find_instruments))
         capabilities = client_setup.build_client_capabilities(
             callbacks, self.model, approve, approval, self.limits, audit

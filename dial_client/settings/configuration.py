@@ -318,6 +318,15 @@ def read_server_mapping(
     return read_server(name, Node(entry, (name,)), build_variables(environ, folder or ""))
 
 
+def read_model_mapping(name: str, entry: Mapping[str, Any]) -> ModelProfile:
+    """Read one profile of a model that was made in Python, with the keys of ``models`` in ``servers.json``.
+
+    Raises:
+        ConfigError: The entry is invalid; the error names the key, and what was expected.
+    """
+    return read_model(name, Node(entry, (name,)), build_variables(None, ""))
+
+
 def _find_entries(top: Mapping[str, Node], unknown: Mapping[str, Node]) -> Mapping[str, Node]:
     """Return the entries of the servers: under ``mcpServers`` or ``servers``, otherwise at the top level."""
     if "mcpServers" in top and "servers" in top:

@@ -467,10 +467,12 @@ def check_models(models: Any) -> None:
     if models is None:
         return
     if not isinstance(models, Mapping):
-        raise TypeError(f"models takes a mapping of names to ModelProfile, not {describe_type(models)}")
+        raise TypeError(f"models takes a mapping of names to profiles, not {describe_type(models)}")
     for name, profile in models.items():
         if not isinstance(profile, ModelProfile):
-            raise TypeError(f"model {name!r}: expected a ModelProfile, not {describe_type(profile)}")
+            raise TypeError(
+                f"model {name!r}: expected an entry as in servers.json or a ModelProfile, not {describe_type(profile)}"
+            )
 
 
 def check_fallback_models(models: Any) -> None:

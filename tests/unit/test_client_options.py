@@ -23,6 +23,8 @@ from dial_client import (
     Limits,
     MemoryStore,
     Message,
+    ModelProfile,
+    ModelSettings,
     StopReason,
 )
 from dial_client.extend import ModelInfo, ModelRequest, ReActFormatHandler
@@ -168,8 +170,11 @@ def wrong_callbacks(**callbacks: Any) -> Callbacks:
         ({"tool_format": []}, "expected the name of a tool format, or a ToolFormatHandler, not list"),
         ({"tool_format": ReActFormatHandler}, r"the class ReActFormatHandler: pass an instance, \w+\(…\)"),
         ({"status_model": 3}, "expected the name of a model, or a Provider, not int"),
-        ({"models": ["qwen"]}, "models takes a mapping of names to ModelProfile, not list"),
-        ({"models": {"qwen": {"model": "qwen3.5"}}}, "model 'qwen': expected a ModelProfile, not dict"),
+        ({"models": ["qwen"]}, "models takes a mapping of names to profiles, not list"),
+        (
+            {"models": {"qwen": "qwen3.5"}},
+            "model 'qwen': expected an entry as in servers.json or a ModelProfile, not str",
+        ),
         ({"fallback_models": 3}, "fallback_models takes a list of models, not int"),
         ({"fallback_models": {"a": 1}}, "fallback_models takes a list of models, not dict"),
         ({"fallback_models": [None]}, "expected the name of a model, or a Provider, not NoneType"),
@@ -181,6 +186,18 @@ def wrong_callbacks(**callbacks: Any) -> Callbacks:
 def test_an_option_of_the_wrong_type_is_a_type_error(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(TypeError, match=f"{problem}$"):
         DialClient(ScriptedProvider([]), **options)
+
+
+def test_a_model_may_be_an_entry_as_in_servers_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", "secret-1")
+    entry = {"preset": "ollama", "model": "qwen3.5", "api_key": "${KEY}", "temperature": 0.2}
+    dial = DialClient("small", models={"small": entry, "large": ModelProfile("large", model="m")})
+    expected = ModelProfile(
+        "small", preset="ollama", model="qwen3.5", api_key="secret-1", settings=ModelSettings(temperature=0.2)
+    )
+    assert dial.model.profiles == {"small": expected, "large": ModelProfile("large", model="m")}
+    with pytest.raises(ConfigError, match=r"small\.temprature: unknown setting of a model"):
+        DialClient("small", models={"small": {"temprature": 0.2}})
 
 
 @pytest.mark.parametrize(

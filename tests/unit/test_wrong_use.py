@@ -166,7 +166,7 @@ def test_an_address_of_a_database_that_is_not_supported_is_refused_at_once(where
         (DialClient, "instructions", "system"),
         (DialClient, "system_prompt", "system"),
         (DialClient, "mcp_servers", "servers"),
-        (DialClient, "api_key", "models={…: ModelProfile(…, api_key=…)}"),
+        (DialClient, "api_key", "models={NAME: {…, 'api_key': …}}"),
         (DialClient, "temperature", "settings=ModelSettings(temperature=…)"),
     ],
 )
