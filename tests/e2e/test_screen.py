@@ -65,15 +65,18 @@ def test_whoever_leaves_reads_which_calls_in_the_background_end_with_the_program
         assert person.leave() == 0
 
 
-def test_whoever_leaves_reads_how_to_come_back_and_a_conversation_that_is_not_stored_has_no_way(tmp_path: Path) -> None:
+@pytest.mark.parametrize("keys", ["\x04", "\x03\x03"], ids=["Ctrl-D", "Ctrl-C twice"])
+def test_whoever_leaves_reads_how_to_come_back_and_a_conversation_that_is_not_stored_has_no_way(
+    tmp_path: Path, keys: str
+) -> None:
     write_config(tmp_path, {}, ["One.", "Two.", "Three."])
     with screen(tmp_path) as person:
         person.until("no servers, no tools")
         person.type("First\r")
         person.until("One.")
-        person.type("\x04")
+        person.type(keys)
         shown = person.until("continues here.")
-        assert person.leave() == 0
+        assert person.leave() == (0 if keys == "\x04" else 130)
     [way] = re.findall(r"dial-chat (--resume [0-9a-f]{8}) continues here\.", shown)
     with screen(tmp_path, *way.split()) as person:
         person.until("First")

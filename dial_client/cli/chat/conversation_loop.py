@@ -142,24 +142,33 @@ class ConversationLoop:
             if self._chat.conversation_id is not None and await self._chat.find_waiting():
                 self._console.print("The last turn was interrupted while a call waits for approval: it continues.")
                 await self._answer(self._chat.resume())
-            while (user_input := await self._console.read_input()) is not None:
-                self._will_leave = False
-                self._console.echo(user_input)
-                result = await self._run_input(user_input)
-                if result.quit:
-                    break
-                if result.draft is not None:
-                    self._console.edit(result.draft)
-                message = result.message
-                while message is not None:
-                    await self._answer(self._chat.ask(message))
-                    message = self._take_unsent()
-                await self._measure()
-            for note in self._chat.describe_lost_calls():
-                self._chat.print(note)
-            if self._chat.conversation_id is not None and not self._chat.options.no_save:
-                self._chat.print(f"dial-chat --resume {shorten_id(self._chat.conversation_id)} continues here.")
+            try:
+                await self._answer_input()
+            finally:  # Ctrl-C, pressed twice, cancels
+                self._take_leave()
             group.cancel_scope.cancel()
+
+    async def _answer_input(self) -> None:
+        while (user_input := await self._console.read_input()) is not None:
+            self._will_leave = False
+            self._console.echo(user_input)
+            result = await self._run_input(user_input)
+            if result.quit:
+                break
+            if result.draft is not None:
+                self._console.edit(result.draft)
+            message = result.message
+            while message is not None:
+                await self._answer(self._chat.ask(message))
+                message = self._take_unsent()
+            await self._measure()
+
+    def _take_leave(self) -> None:
+        """Say what ends with the program, and how the conversation is continued."""
+        for note in self._chat.describe_lost_calls():
+            self._chat.print(note)
+        if self._chat.conversation_id is not None and not self._chat.options.no_save:
+            self._chat.print(f"dial-chat --resume {shorten_id(self._chat.conversation_id)} continues here.")
 
     def _take_at_once(self, user_input: UserInput, /, *, steers: bool) -> bool:
         """Start what need not wait for the end of the answer; return False if the input waits in the queue."""
