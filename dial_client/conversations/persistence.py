@@ -312,8 +312,9 @@ def _build_unfinished(turn: TurnHandle) -> tuple[Message, ...]:
     return (*turn.recorder.results_so_far, *held, *cut, *turn.unsent)
 
 
-# Statuses of a response that refuses what the request contains.
-_REFUSALS = frozenset({400, 413, 415, 422})
+# Statuses of a response that refuses what the request contains, or whoever asks: a model has read neither. With another
+# key the user asks again, and the model would read the question twice.
+_REFUSALS = frozenset({400, 401, 402, 403, 413, 415, 422})
 # The end of the text of an error that refused a question.
 LEFT_OUT = "later requests leave this question out, unless it is asked again"
 # The end of the text of an error after which a turn lacks its end.
@@ -328,7 +329,7 @@ def _explain(error: DialError, consequence: str) -> None:
 
 
 def _is_refusal(error: Exception) -> TypeGuard[DialError]:
-    """Return True if the same question would be refused again, with every later question of the conversation."""
+    """Return True if the endpoint has refused the question, and did not only fail to answer it."""
     return isinstance(error, RequestRefused) or (isinstance(error, ProviderError) and error.status in _REFUSALS)
 
 

@@ -33,7 +33,7 @@ class DialError(Exception):
     """The base class of all errors of this package."""
 
     left_out: bool = False
-    """Whether later requests of the conversation leave out the question, because it would be refused again."""
+    """Whether later requests of the conversation leave out the question, because the endpoint has refused it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # `Exception.__reduce__` would call the constructor with `args`: the text, and not the constructor's arguments.

@@ -20,7 +20,7 @@ def list_texts(provider: ScriptedProvider) -> list[list[str]]:
     return [[message.text for message in request.messages] for request in provider.requests]
 
 
-@pytest.mark.parametrize("status", [400, 413, 422])
+@pytest.mark.parametrize("status", [400, 401, 403, 413, 422])
 async def test_a_refused_question_is_left_out_of_later_requests_and_stays_visible(status: int) -> None:
     refused = {"error": {"message": "the prompt was filtered", "status": status}}
     provider = ScriptedProvider(["Hi.", refused, refused, "Fine."])
@@ -57,7 +57,7 @@ async def test_a_refused_question_that_is_asked_again_is_sent_again_from_then_on
 @pytest.mark.parametrize(
     "error",
     [
-        {"message": "no key", "status": 401},
+        {"message": "too many requests", "status": 429},
         {"message": "broken", "status": 500},
         {"message": "gone", "code": "connection"},
     ],
