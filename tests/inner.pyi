@@ -86,12 +86,12 @@ from dial_client.cli.input.file_mentions import find_file_mentions as find_file_
 from dial_client.cli.input.file_mentions import find_problem as file_mentions_find_problem
 from dial_client.cli.input.file_mentions import read_files as read_files
 from dial_client.cli.input.input_line import InputLine as InputLine
-from dial_client.cli.input.input_line import PastedTexts as PastedTexts
 from dial_client.cli.input.input_line import find_editing_mode as find_editing_mode
 from dial_client.cli.input.keyboard import KeyboardParser as KeyboardParser
 from dial_client.cli.input.keyboard import can_report_modified_keys as can_report_modified_keys
 from dial_client.cli.input.keyboard import decode_reports as decode_reports
 from dial_client.cli.input.keyboard import with_decoded_keys as with_decoded_keys
+from dial_client.cli.input.pasted_texts import PastedTexts as PastedTexts
 from dial_client.cli.input.tab_completion import Proposal as Proposal
 from dial_client.cli.input.tab_completion import propose_completions as propose_completions
 from dial_client.cli.input.tab_completion import propose_files as propose_files

@@ -8,7 +8,8 @@ shortens results on request; `meta_tools` finds, describes and calls the tools t
 `tool_listing` says; `standard_streams` and `standard_files` carry the protocol of `dial-chat gateway`, and
 `early_answers` gives the answers of the last run to the first requests.
 
-`questions` asks the clients: approvals (`approval_form`), and what servers ask during a call. `client_requests` is one
+`questions` asks the clients: approvals (`approval_form`), and what servers ask during a call; `state_codec` seals what
+a client brings back. `client_requests` is one
 request of a client, `suspended_calls` one that waits for answers in revision 2026-07-28. `client_tasks` are calls that
 go on while their client does something else. `login_tool` logs in to servers at the client.
 

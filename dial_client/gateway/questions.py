@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import anyio
 from mcp.server.context import ServerRequestContext
-from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateBoundary, RequestStateSecurity
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -51,11 +51,10 @@ from dial_client.gateway.client_requests import (
 )
 from dial_client.gateway.client_session import ClientSession, ClientSessions
 from dial_client.gateway.client_tasks import ClientTasks, TaskCall
+from dial_client.gateway.state_codec import StateCodec
 from dial_client.gateway.suspended_calls import REQUEST, SuspendedCalls
 from dial_client.hooks.call_context import ALL_FEATURES, ELICITATION, ROOTS, InputRequired, InputRound
 from dial_client.messages.message import PendingApproval, ToolCallRequest, ToolSpec
-from dial_client.runtime.logs import get_logger
-from dial_client.runtime.private_files import read_or_make_key
 from dial_client.servers.restart_policy import is_modern
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.tools.approval import Answer, Approval, ApprovalContext, Approver, Decision
@@ -401,51 +400,3 @@ def _read_state(text: str | None) -> Mapping[str, Any]:
     if not isinstance(state, dict):
         raise MCPError(INVALID_PARAMS, "requestState: it is not one of this server")
     return state
-
-
-log = get_logger(__name__)
-
-
-class StateCodec:
-    """Seals states with the key of a folder, which is read when it is needed first.
-
-    Args:
-        folder: The folder; None for that of the user.
-    """
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
-        self._codec: AESGCMRequestStateCodec | None = None
-
-    def seal(self, payload: bytes) -> str:
-        """Return a text that only this key opens."""
-        return self._open().seal(payload)
-
-    def unseal(self, token: str) -> bytes:
-        """Return what was sealed.
-
-        Raises:
-            mcp.server.request_state.InvalidRequestState: The text was changed, or sealed with another key.
-        """
-        return self._open().unseal(token)
-
-    def _open(self) -> AESGCMRequestStateCodec:
-        if self._codec is None:
-            self._codec = AESGCMRequestStateCodec([_find_key(self._folder or find_state_folder())])
-        return self._codec
-
-
-def find_state_folder() -> Path:
-    """Return the user's folder for the state of gateways."""
-    import platformdirs
-
-    return Path(platformdirs.user_state_dir("dial-client"), "gateway")
-
-
-def _find_key(folder: Path) -> bytes:
-    """Return the key of a folder; if the folder cannot be written, a key of this process only."""
-    try:
-        return read_or_make_key(folder / "request-state.key")
-    except OSError as error:
-        log.warning("gateway_key_not_stored", error=type(error).__name__)
-        return secrets.token_bytes(32)

@@ -221,7 +221,7 @@ def tokens(
     as_json: AsJson = False,
 ) -> CommandRun:
     """Create, list and revoke tokens of persons: for a service with `--auth tokens`."""
-    from dial_client.cli.service.operator_commands import NewToken, manage_tokens
+    from dial_client.cli.service.token_commands import NewToken, manage_tokens
 
     _refuse_unused(
         f"tokens {action}",
@@ -247,7 +247,7 @@ def credentials(
     as_json: AsJson = False,
 ) -> CommandRun:
     """List, set and revoke credentials of persons: for servers of a service with `${user.NAME}`, or print a key."""
-    from dial_client.cli.service.operator_commands import manage_credentials
+    from dial_client.cli.service.credential_commands import manage_credentials
 
     _refuse_unused(f"credentials {action}", {"--json": (as_json, "list")})
     return manage_credentials(action, server, name, owner, options, as_json=as_json)
@@ -262,7 +262,7 @@ def db(
     options: Options,
 ) -> CommandRun:
     """Check or migrate the database, export or erase a person. Export prints JSON, an object in each line."""
-    from dial_client.cli.service.operator_commands import manage_database
+    from dial_client.cli.service.database_command import manage_database
 
     _refuse_unused(f"db {action}", {"--yes": (is_agreed, "erase")})
     return manage_database(action, owner, options, is_agreed=is_agreed)

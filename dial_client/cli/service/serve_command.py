@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -286,6 +286,15 @@ def build_store(options: Options, *, is_durable: bool) -> SQLStore | MemoryStore
     if options.store is None:
         return SQLStore.sqlite()
     return SQLStore(options.store if "://" in options.store else Path(options.store))
+
+
+@asynccontextmanager
+async def open_database(options: Options) -> AsyncIterator[SQLStore]:
+    """Open the database of conversations for a command of the service's operator, and close it on exit."""
+    store = build_store(options, is_durable=False)
+    assert isinstance(store, SQLStore)  # these commands have no option for a store in memory
+    async with aclosing(store):
+        yield store
 
 
 def _format_url(bound_address: tuple[str, int], token: str | None, token_source: str) -> str:
