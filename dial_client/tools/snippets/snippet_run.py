@@ -115,7 +115,7 @@ class SnippetRun:
         # The calls that the snippet waits for.
         self._pending: frozenset[int] = frozenset()
         # Held while the snippet goes on or is stored, and before a call runs about which somebody was asked.
-        self._step = anyio.Lock()
+        self._step = anyio.Lock(fast_acquire=True)
         self._taint = ""
         self._citations: tuple[Citation, ...] = ()
         self._source, self._ended = "", tuple[str, ...]()
@@ -383,11 +383,12 @@ class SnippetRun:
     async def _wait_for_results(self) -> dict[int, CallValue]:
         """Return the results of pending calls, once there is one; none if all of them wait for a later decision."""
         while True:
-            self._changed = anyio.Event()
             ready = {id_: value for id_ in self._pending if (value := self._calls[id_].value) is not None}
             if ready or all(self._calls[id_].is_deferred for id_ in self._pending):
                 return ready
-            await self._store()
+            self._changed = anyio.Event()  # before anything is awaited, so that no change is missed
+            if self._asked:
+                await self._store()
             await self._changed.wait()
 
     async def _emit(self, event: Event) -> None:
