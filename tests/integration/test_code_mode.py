@@ -352,3 +352,17 @@ async def test_a_program_cannot_call_a_tool_that_a_tool_of_the_caller_hides() ->
         turn = await dial.start("go on", client_tools=[ToolSpec("note", "Of the caller.", {"type": "object"})]).result()
     assert "name 'note' is not defined" in answer_of(turn)
     assert made == []
+
+
+@pytest.mark.parametrize("source", ["await git_status()", "exec('git_status()')"])
+async def test_the_error_of_an_unknown_function_names_the_nearest_one(source: str) -> None:
+    def git1__git_status() -> str:
+        """Return the status."""
+        return "clean"
+
+    async with DialClient(ScriptedProvider([]), tools=[git1__git_status, add]) as dial:
+        result = await dial.run_code(source)
+    assert "Did you mean `git1__git_status`?" in str(result.content).splitlines()
+    async with DialClient(ScriptedProvider([]), tools=[add]) as dial:
+        result = await dial.run_code(source)
+    assert "Did you mean" not in str(result.content)

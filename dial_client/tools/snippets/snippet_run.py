@@ -27,8 +27,10 @@ from dial_client.messages.message import (
     build_waiting_result,
 )
 from dial_client.runtime.deadline import Deadline
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import sanitize, to_one_line
+from dial_client.runtime.text import find_nearest_by_words
 from dial_client.tools.approval import Approval
 from dial_client.tools.executor import ToolExecutor
 from dial_client.tools.result_content import cut, join_parts
@@ -44,6 +46,9 @@ MAX_CALLS = 500
 MAX_SHOWN = 2_000
 # Characters of an error, and calls that the model is told of after it.
 _MAX_ERROR, _MAX_LISTED = 6_000, 40
+# Names that an error says are not defined, as the type checker and the interpreter say it, and the most of them for
+# which a function is proposed.
+_UNKNOWN_NAME, _MAX_PROPOSED = compile_lazily(r"[Nn]ame [`'](\w+)[`'] (?:used when|is) not defined"), 3
 
 # The result of an agent, one of whose calls waits for a later decision: a paused program keeps one call of its own.
 _HELD_AGENT = "The agent did not end: one of its calls needs an approval that nobody gives now. Call it by itself."
@@ -403,6 +408,9 @@ class SnippetRun:
     def _describe_failure(self, error: SnippetError) -> ToolCallResult:
         """Return the result of a snippet that has failed, which says what has happened up to then."""
         parts = [error.text[-_MAX_ERROR:]]
+        unknown = dict.fromkeys(_UNKNOWN_NAME.findall(error.text))
+        nearest = (find_nearest_by_words(name, self._tools.names) for name in list(unknown)[:_MAX_PROPOSED])
+        parts += [f"Did you mean `{name}`?" for name in dict.fromkeys(filter(None, nearest))]
         if calls := list(self._list_calls()):
             more = [f"- … {len(calls) - _MAX_LISTED} more calls"] if len(calls) > _MAX_LISTED else []
             parts.append("\n".join(["Calls of the snippet:", *calls[:_MAX_LISTED], *more]))
