@@ -475,8 +475,8 @@ from dial_client.providers.formats.text_history import neutralize as neutralize
 from dial_client.providers.formats.tool_matching import repair_names as repair_names
 from dial_client.providers.http import provider_errors as provider_errors
 from dial_client.providers.http import retry_policy as retry_policy
+from dial_client.providers.http.direct_transport import DirectTransport as DirectTransport
 from dial_client.providers.http.endpoint import Endpoint as Endpoint
-from dial_client.providers.http.http_client import DirectTransport as DirectTransport
 from dial_client.providers.http.http_client import make_client as make_client
 from dial_client.providers.http.http_provider import HttpProvider as HttpProvider
 from dial_client.providers.http.http_provider import to_dialect as to_dialect

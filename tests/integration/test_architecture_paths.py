@@ -12,7 +12,7 @@ import pytest
 import dial_client
 from dial_client import DialClient, ModelProfile
 from dial_client.extend import Api
-from tests.inner import StdioTransport
+from tests.inner import DirectTransport, StdioTransport
 from tests.support.model_endpoint import Call, Say, model_endpoint
 from tests.support.program import python_server
 
@@ -41,8 +41,6 @@ def list_frames() -> list[str]:
 @pytest.mark.anyio
 @pytest.mark.once
 async def test_the_frames_of_the_architecture_are_those_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    import httpcore2
-
     stacks: dict[str, list[str]] = {}
 
     def watch(owner: type, method: str) -> None:
@@ -54,7 +52,7 @@ async def test_the_frames_of_the_architecture_are_those_of_a_run(monkeypatch: py
 
         monkeypatch.setattr(owner, method, record)
 
-    watch(httpcore2.AsyncConnectionPool, "handle_async_request")
+    watch(DirectTransport, "_take_idle")
     watch(StdioTransport, "write_line")
     replies = [Say("", (Call("delete_record", {"id": 1}),)), Say("Done.")]
     with model_endpoint(replies) as endpoint:
@@ -62,5 +60,5 @@ async def test_the_frames_of_the_architecture_are_those_of_a_run(monkeypatch: py
         servers = {"records": python_server(RECORDS, autoApprove=["*"])}
         async with DialClient("m", models={"m": profile}, servers=servers) as dial:
             assert (await dial.run("Delete it")).text == "Done."
-    assert stacks["handle_async_request"] == read_frames("The path of a message")
+    assert stacks["_take_idle"] == read_frames("The path of a message")
     assert stacks["write_line"] == read_frames("The path of a tool call")

@@ -40,7 +40,7 @@ DEMO_SERVERS = ("mcp_server_git", "mcp_server_time")
 CAN_FORK = sys.platform == "linux" and hasattr(os, "pidfd_open")
 PACKAGES = (
     *("acp", "aiosqlite", "anyio._backends._asyncio", "anyio._core._signals", "argparse", "encodings.idna"),
-    *("encodings.utf_8_sig", "httpcore2", "httpx2", "jsonschema_rs", "markdown_it", "mcp.client.streamable_http"),
+    *("encodings.utf_8_sig", "httptools", "httpx2", "jsonschema_rs", "markdown_it", "mcp.client.streamable_http"),
     *("mcp.server.mcpserver", "mcp.server.stdio", "openai", "pkgutil", "prompt_toolkit.patch_stdout"),
     *("prompt_toolkit.shortcuts", *DEMO_SERVERS, "pydantic", "pygments.lexers", "pygments.lexers.python"),
     *("rich.console", "rich.logging", "sqlalchemy.dialects.sqlite.aiosqlite", "sqlalchemy.ext.asyncio"),
