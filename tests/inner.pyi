@@ -274,6 +274,7 @@ from dial_client.gateway.standard_files import StandardFiles as StandardFiles
 from dial_client.gateway.standard_streams import StartSignal as StartSignal
 from dial_client.gateway.standard_streams import open_streams as open_streams
 from dial_client.gateway.tool_listing import ToolListing as ToolListing
+from dial_client.hooks.approval_request import describe_claims as describe_claims
 from dial_client.hooks.approval_request import describe_invisible as describe_invisible
 from dial_client.hooks.approval_request import format_argument as format_argument
 from dial_client.hooks.approval_request import quote_name as quote_name

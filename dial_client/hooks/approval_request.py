@@ -121,7 +121,12 @@ def _describe_foreign_letters(name: str) -> list[str]:
 
 
 def to_claims(tool: ToolSpec) -> dict[str, Any]:
-    """Return the claims of a tool's server: ``{"title", "description", "annotations": {"readOnlyHint": true}}``."""
+    """Return the claims of a tool's server: ``{"title", "description", "annotations": {"readOnlyHint": true}}``.
+
+    Nobody claims anything of the host's own tools.
+    """
+    if not tool.server:
+        return {"title": None, "description": "", "annotations": {}}
     hints = {
         "readOnlyHint": tool.read_only or None,
         "idempotentHint": tool.idempotent or None,
@@ -158,11 +163,12 @@ _HINTS = {
 
 def describe_claims(tool: ToolSpec) -> list[str]:
     """Return the server's claims as sentences that name the server as their source."""
-    title = " ".join(escape_unseen(tool.title or "").split())
+    claims = to_claims(tool)
+    title = " ".join(escape_unseen(claims["title"] or "").split())
     sentences = [f"it calls itself: {title}"] if title and title != tool.tool else []
-    if tool.description.strip():
-        sentences.append(f"the server says: {escape_unseen(tool.description.strip())}")
-    hints = [_HINTS[pair] for pair in to_claims(tool)["annotations"].items() if pair in _HINTS]
+    if claims["description"].strip():
+        sentences.append(f"the server says: {escape_unseen(claims['description'].strip())}")
+    hints = [_HINTS[pair] for pair in claims["annotations"].items() if pair in _HINTS]
     return sentences + ([f"the server says {', '.join(hints)}"] if hints else [])
 
 

@@ -15,6 +15,8 @@ import pytest
 from tests.inner import FOLDER, ToolCallRequest
 from tests.support.browser import Browser, Tab
 from tests.support.program import python_server
+from tests.support.servers.launch import HERE
+from tests.support.servers.skills import write_skill
 from tests.support.shown_arguments import format_arguments
 from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message, serve_page, two_servers
 
@@ -229,3 +231,19 @@ def test_keys_answer_an_approval_but_not_during_or_right_after_typing(chromium: 
         tab.until(f"{DONE} && document.querySelectorAll('.tool').length === 2")
         assert "enough" in tab.run("[...document.querySelectorAll('.tool-result pre')].at(-1).textContent")
         assert_harmless(tab, address)
+
+
+def test_a_reading_of_a_skill_that_its_server_generates_is_asked_for_by_the_name_of_the_server(
+    tmp_path: Path, chromium: Browser
+) -> None:
+    write_skill(tmp_path / "served", "daily", "42 tickets.", "The report of the day.")
+    docs = python_server(HERE / "skills.py", str(tmp_path / "served"), "daily")
+    reads = {"tool_calls": [{"name": "read_skill", "arguments": {"name": "docs/daily"}}]}
+    with serve_page(tmp_path, [reads, "There are 42."], {"docs": docs}) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "How many tickets?")
+        assert "the server docs generates this skill" in read_text(tab, ".request-warning")
+        assert tab.run("document.querySelector('.request-claims') === null"), "the tool is that of the host"
+        tab.click(".request [data-shortcut=y]")
+        tab.until("document.querySelector('.turn-foot')")
+        assert "42 tickets." in read_text(tab, ".tool-result pre")

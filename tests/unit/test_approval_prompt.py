@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from tests.inner import (
     build_question,
     count_cells,
     count_unseen,
+    describe_claims,
     explain,
     parse_answer,
     quote_name,
@@ -223,6 +225,11 @@ def test_claims_of_a_server_are_among_the_details_only() -> None:
     ]
     assert asked(about, 200, {"text": "x"})[:3] == [*lines[:2], lines[-1]]
     assert to_claims(about)["annotations"] == {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": True}
+
+
+def test_nobody_claims_anything_of_a_tool_of_the_host() -> None:
+    own = replace(tool(description="Reads a skill.", read_only=True), server="")
+    assert (to_claims(own)["description"], describe_claims(own)) == ("", [])
 
 
 def test_the_prompt_shows_its_reason_and_counts_invisible_characters_first() -> None:

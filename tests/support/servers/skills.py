@@ -1,12 +1,14 @@
-"""An MCP server that has skills (SEP-2640), as an object, or over stdio: ``python skills.py FOLDER``.
+"""An MCP server that has skills (SEP-2640), as an object, or over stdio: ``python skills.py FOLDER [GENERATED …]``.
 
-The skills are the folders in FOLDER with a ``SKILL.md``, as they are at each request.
+The skills are the folders in FOLDER with a ``SKILL.md``, as they are at each request. GENERATED are the names of those
+that the server says to generate.
 """
 
 from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -145,12 +147,14 @@ def write_skill(folder: Path, name: str, body: str = "Do it.", description: str 
     return root
 
 
-async def serve(folder: Path) -> None:
+async def serve(folder: Path, generated: Sequence[str]) -> None:
     """Serve on standard input and output."""
-    server = SkillServer(folder).build()
+    skills = SkillServer(folder)
+    skills.changes = {name: {"resources": "dynamic"} for name in generated}
+    server = skills.build()
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
 if __name__ == "__main__":
-    anyio.run(serve, Path(sys.argv[1]))
+    anyio.run(serve, Path(sys.argv[1]), sys.argv[2:])
