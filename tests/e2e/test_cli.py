@@ -468,6 +468,16 @@ def test_the_json_of_a_question_is_that_of_the_whole_turn(press: Path) -> None:
     ]
 
 
+@needs_front_ends
+@pytest.mark.parametrize("form", ["ai-sdk", "ag-ui"])
+def test_the_clients_of_other_front_ends_read_the_answer_after_the_wait(press: Path, form: str) -> None:
+    out, _, code = ask_press(press, "--output", form)
+    read = read_printed(out, is_ag_ui=form == "ag-ui")
+    answer = read["messages"][-1]
+    assert code == 0
+    assert (answer["content"] if form == "ag-ui" else answer["parts"][-1]["text"]) == "It has 120 pages."
+
+
 def test_a_question_waits_no_longer_than_its_timeout(press: Path) -> None:
     replies = [*BOOK[:2], "It was not printed in time."]
     (press / "replies.json").write_text(json.dumps(replies))
