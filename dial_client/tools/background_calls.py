@@ -29,6 +29,7 @@ from dial_client.messages.message import (
     TextPart,
     ToolCallRequest,
     ToolCallResult,
+    ToolSpec,
     build_interrupted_result,
 )
 from dial_client.runtime.background_tasks import BackgroundTasks
@@ -120,6 +121,8 @@ class BackgroundCall(Generic[AttemptT]):
     """The progress of the call in numbers. The words of the server are left out: they may be untrusted."""
     is_resumed: bool = False
     """Whether an earlier process has made the call, and this one polls its task."""
+    task: CallTask | None = None
+    """The task with which the server may answer the call; None if no later process could go on with it."""
     limit: Deadline = field(default_factory=lambda: Deadline(math.inf))
     """The deadline of the turn for this call, which no longer holds once the call is in the background."""
     attempt: AttemptT | None = None
@@ -145,6 +148,11 @@ class BackgroundCall(Generic[AttemptT]):
     def is_running(self) -> bool:
         """Whether the call has no result yet."""
         return self.result is None
+
+    @property
+    def has_stored_task(self) -> bool:
+        """Whether the call is a task of its server that a later process polls."""
+        return self.task is not None and bool(self.task.id) and self.task.store is None
 
     def begin(self, deadline: Deadline) -> None:
         """Note that the call is approved, and is made now; `deadline` is that of the call."""
@@ -291,24 +299,30 @@ class BackgroundCalls:
         """Note the tasks that the conversation has left open, except those that calls of this process poll."""
         self.open_tasks = {record.id: record for record in records if record.id not in self._calls}
 
-    def watch_task(self, route: tuple[str, str], call: ToolCallRequest, turn_id: str, id_: str) -> CallTask | None:
+    def watch_task(
+        self, tool: ToolSpec, call: ToolCallRequest, turn_id: str, moving: BackgroundCall[Any] | None
+    ) -> CallTask | None:
         """Return what stores the task of a call once there is one; None if no later process could go on with it.
 
         Args:
-            route: The server and the tool.
+            tool: The tool.
             call: The call as it is made.
             turn_id: The turn that makes the call.
-            id_: The id that the call has in the background; empty for a new one.
+            moving: The call that can go to the background; None for a call that its round waits for.
         """
         store_task = self.store_task
         if store_task is None:
             return None
-        record = TaskRecord(id_ or _create_id(), call, *route, turn_id, "")
+        id_ = _create_id() if moving is None else moving.id
+        record = TaskRecord(id_, call, tool.server, tool.tool, turn_id, "")
 
         async def store(task: str) -> bool:
             return await store_task(replace(record, task=task))
 
-        return CallTask(store=store, is_left=lambda: self.is_left)
+        task = CallTask(store=store, is_left=lambda: self.is_left)
+        if moving is not None:
+            moving.task = task
+        return task
 
     def keep(self, call: BackgroundCall[Any]) -> ToolCallResult:
         """Keep a call that has gone to the background, and return the result that the model gets first."""

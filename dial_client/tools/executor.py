@@ -306,10 +306,10 @@ class ToolExecutor:
             if (route := routes.get((record.server, record.tool))) is None:
                 continue
             del background.open_tasks[record.id]
-            moving: BackgroundCall[_Attempt] = BackgroundCall(
-                record.call, record.server, record.turn, id=record.id, is_moved=True, is_resumed=True
-            )
             task = CallTask(record.task, is_left=lambda: background.is_left)
+            moving: BackgroundCall[_Attempt] = BackgroundCall(
+                record.call, record.server, record.turn, id=record.id, is_moved=True, is_resumed=True, task=task
+            )
             round_ = self._begin_round(_ignore, moving.limit, {})
             round_ = replace(round_, moving=moving, task=task)
             make = self._attempt_in_middleware if round_.is_wrapped else self._attempt
@@ -467,8 +467,7 @@ class ToolExecutor:
         moving, shared = round_.moving, self.scope
         task = round_.task
         if task is None and shared.background is not None:
-            id_, spec = "" if moving is None else moving.id, route.spec
-            task = shared.background.watch_task((spec.server, spec.tool), call, self.audit.origin.turn, id_)
+            task = shared.background.watch_task(route.spec, call, self.audit.origin.turn, moving)
         context = CallContext(
             round_.deadline,
             call_deadline,

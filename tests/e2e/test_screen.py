@@ -14,6 +14,7 @@ import pytest
 from tests.inner import COMMANDS
 from tests.support.program import LONG, entry, python_server, write_config
 from tests.support.screens import screen
+from tests.support.servers.launch import HERE
 
 TABLE = "| day | weather |\n|---|---|\n| Monday | clouds, and later some rain in the evening, but not everywhere |\n"
 ANSWER = f"# Weather\n\n{TABLE}\nTake an **umbrella**.\n\n```python\nprint('a long line of code ' * 9)\n```\n"
@@ -62,6 +63,19 @@ def test_whoever_leaves_reads_which_calls_in_the_background_end_with_the_program
         person.until("It is being built.")
         person.type("\x04")
         person.until("stopped with the program: build, which was still running in the background")
+        assert person.leave() == 0
+
+
+def test_whoever_leaves_reads_that_a_task_of_a_server_goes_on(tmp_path: Path) -> None:
+    jobs = python_server(HERE / "tasks.py", str(tmp_path / "tasks.json"), autoApprove=["*"], backgroundAfter=0)
+    write_config(tmp_path, {"jobs": jobs}, [{"tool_calls": [{"name": "goes_on"}]}, "It is being done."])
+    with screen(tmp_path) as person:
+        person.until("1 server ready")
+        person.type("Do it\r")
+        person.until("It is being done.")
+        person.until("goes on in the background")
+        person.type("\x04")
+        person.until("goes on at its server: goes_on; the next turn has its result")
         assert person.leave() == 0
 
 

@@ -228,9 +228,11 @@ class ChatSession:
         return () if self.conversation_id is None else self.manager.list_background_calls(self.conversation_id)
 
     def describe_lost_calls(self) -> tuple[str, ...]:
-        """Return a line for each call in the background that ends with the program, before the model has its result."""
+        """Return a line for each call in the background that the program leaves before the model has its result."""
         return tuple(
-            f"stopped with the program: {call.name}, which was still running in the background"
+            f"goes on at its server: {call.name}; the next turn has its result"
+            if call.has_stored_task and not self.options.no_save
+            else f"stopped with the program: {call.name}, which was still running in the background"
             for call in self.list_background_calls()
             if call.is_running
         )
