@@ -257,6 +257,7 @@ from dial_client.gateway.addresses import rewrite_template as rewrite_template
 from dial_client.gateway.addresses import to_address as to_address
 from dial_client.gateway.approval_form import DECISION as DECISION
 from dial_client.gateway.approval_form import build_approval_form as build_approval_form
+from dial_client.gateway.client_dispatcher import ClientDispatcher as ClientDispatcher
 from dial_client.gateway.client_requests import PROGRESS_SECONDS as PROGRESS_SECONDS
 from dial_client.gateway.client_session import MAX_PROGRAMS as MAX_PROGRAMS
 from dial_client.gateway.denials import Denials as Denials

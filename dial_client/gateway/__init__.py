@@ -6,7 +6,8 @@ what is known of one client; `definitions` are the tools as they are listed, und
 why a call was not allowed, and what allows it; `list_changes` announces that a list has changed; `long_results`
 shortens results on request; `meta_tools` finds, describes and calls the tools that are too many to be listed, as
 `tool_listing` says; `standard_streams` and `standard_files` carry the protocol of `dial-chat gateway`, and
-`early_answers` gives the answers of the last run to the first requests.
+`early_answers` gives the answers of the last run to the first requests. `client_dispatcher` begins the calls of a
+client, and `modern_requests` reads what a client of 2026-07-28 says about itself.
 
 `questions` asks the clients: approvals (`approval_form`), and what servers ask during a call; `state_codec` seals what
 a client brings back. `client_requests` is one

@@ -124,8 +124,11 @@ class ClientRequest:
     @property
     def features(self) -> frozenset[str]:
         """What the client can be asked for."""
-        session = self.context.session
-        return list_features(session.client_capabilities, session.protocol_version)
+        channel, known = self.context.session, self.session.features
+        declared = channel.client_capabilities, channel.protocol_version
+        if known is None or known[0] is not declared[0] or known[1] != declared[1]:
+            known = self.session.features = *declared, list_features(*declared)
+        return known[2]
 
     async def ask(self, request: InputRequest) -> InputResponse | ErrorData:
         """Return the client's answer to a request; an ``ErrorData`` if it refuses, or does not answer in time."""

@@ -65,6 +65,8 @@ class ClientSession:
     """The calls that the client may make: as many at once as in a minute."""
     programs: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(MAX_PROGRAMS))
     """Held while a program of the client runs: those that wait for one person must not keep out all others."""
+    features: tuple[ClientCapabilities | None, str, frozenset[str]] | None = None
+    """What the client can be asked for, with the capabilities and the revision that say so; None before it is read."""
     # Called when the session ends; None once it has ended.
     _at_end: set[Callable[[], None]] | None = field(default_factory=set)
 

@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from anyio.abc import ObjectSendStream
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp.server.runner import serve_dual_era_loop, serve_loop
+from mcp.server.runner import serve_dual_era_loop
 from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
-from mcp.shared.message import SessionMessage
 from mcp_types import (
     INVALID_REQUEST,
     PROTOCOL_VERSION_META_KEY,
@@ -35,6 +33,7 @@ from mcp_types import (
 from dial_client import __version__
 from dial_client.client.client_options import Logins
 from dial_client.client.dial_client import DialClient
+from dial_client.gateway.client_dispatcher import serve_handshake
 from dial_client.gateway.client_logs import ClientLogs
 from dial_client.gateway.client_session import CALLS_PER_MINUTE, ClientSession, ClientSessions
 from dial_client.gateway.client_tasks import TASK_SECONDS, ClientTasks
@@ -56,7 +55,13 @@ from dial_client.gateway.server_resources import ResourceAddresses, ServerResour
 from dial_client.gateway.skill_checks import SkillChecks
 from dial_client.gateway.skill_entries import SkillEntries
 from dial_client.gateway.standard_files import StandardFiles
-from dial_client.gateway.standard_streams import ANSWERED_BEFORE, StandardInput, StartSignal, open_streams
+from dial_client.gateway.standard_streams import (
+    ANSWERED_BEFORE,
+    StandardInput,
+    StandardOutput,
+    StartSignal,
+    open_streams,
+)
 from dial_client.gateway.tool_calls import ToolCalls
 from dial_client.gateway.tool_listing import ToolListing
 from dial_client.hooks.owners import act_for
@@ -398,7 +403,7 @@ def _select_loop(first: JSONRPCRequest | None) -> Callable[..., Awaitable[None]]
     The SDK's own loop for both revisions passes each message through a task more, as long as the connection lasts.
     """
     if first is not None and first.method == "initialize":
-        return serve_loop
+        return serve_handshake
     meta = (first.params or {}).get("_meta") if first is not None else None
     is_enveloped = isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
     return _serve_modern if is_enveloped and CAN_SERVE else serve_dual_era_loop
@@ -407,7 +412,7 @@ def _select_loop(first: JSONRPCRequest | None) -> Callable[..., Awaitable[None]]
 async def _serve_modern(
     server: Server[Any],
     incoming: StandardInput,
-    outgoing: ObjectSendStream[SessionMessage],
+    outgoing: StandardOutput,
     *,
     lifespan_state: object,
     init_options: InitializationOptions,

@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.server import Server, runner
 from mcp.server.connection import Connection, NotifyOnlyOutbound
 from mcp.server.runner import ServerRunner
 from mcp.shared.dispatcher import DispatchContext
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.message import SessionMessage
 from mcp.shared.transport_context import TransportContext
 from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
+
+from dial_client.gateway.client_dispatcher import ClientDispatcher
+from dial_client.gateway.standard_streams import StandardInput, StandardOutput
 
 # False if another version of the SDK has no such class.
 CAN_SERVE = hasattr(runner, "_NoServerRequestsDispatchContext")
@@ -41,14 +41,10 @@ class ModernRequests:
     """
 
     def __init__(
-        self,
-        server: Server[Any],
-        lifespan_state: object,
-        incoming: ObjectReceiveStream[SessionMessage],
-        outgoing: ObjectSendStream[SessionMessage],
+        self, server: Server[Any], lifespan_state: object, incoming: StandardInput, outgoing: StandardOutput
     ) -> None:
         self._server, self._lifespan_state = server, lifespan_state
-        self._dispatcher: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(incoming, outgoing)
+        self._dispatcher = ClientDispatcher(incoming, outgoing)
         self._outbound = NotifyOnlyOutbound(self._dispatcher)
         # What the client has said about itself in the last request: the revision, its name and its capabilities.
         self._envelope: tuple[str, Any, Any] = LATEST_MODERN_VERSION, None, None

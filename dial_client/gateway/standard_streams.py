@@ -15,13 +15,14 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse, RequestId
 from pydantic_core import to_json
 
 from dial_client.gateway.early_answers import FirstAnswers
@@ -90,7 +91,7 @@ class StartSignal:
 @asynccontextmanager
 async def open_streams(
     files: StandardFiles, signal: StartSignal, first: FirstAnswers | None = None
-) -> AsyncGenerator[tuple[StandardInput, ObjectSendStream[SessionMessage]]]:
+) -> AsyncGenerator[tuple[StandardInput, StandardOutput]]:
     """Open the streams for the SDK's server; the first one ends when standard input ends.
 
     Args:
@@ -100,7 +101,7 @@ async def open_streams(
     """
     first = first or FirstAnswers()
     beginning = first.begin()
-    output = _Output(files.output, signal.write, first)
+    output = StandardOutput(files.output, signal.write, first)
     async with anyio.create_task_group() as group:
         group.start_soon(output.write_waiting)
         if beginning.unwritten:
@@ -120,6 +121,9 @@ class StandardInput(ObjectReceiveStream[SessionMessage]):
         self._lines = LineSplitter(MAX_MESSAGE_BYTES)
         self._arrived: deque[SessionMessage] = deque()
         self._is_over = False
+        self.begin_call: Callable[[JSONRPCRequest], None] | None = None
+        """Begins a call that arrives alone and whole while a task waits for messages; None to let that receive it."""
+        self._pipe.take = self._take_call
         self._take(received)
 
     async def receive(self) -> SessionMessage:
@@ -129,10 +133,13 @@ class StandardInput(ObjectReceiveStream[SessionMessage]):
                 raise anyio.EndOfStream
             await self._read_more()
         message = self._arrived.popleft()
+        self._note(message)
+        return message
+
+    def _note(self, message: SessionMessage) -> None:
         if isinstance(request := message.message, JSONRPCRequest):
             self._first.receive(request.id, request.method, request.params)
         self._on_message(getattr(message.message, "method", ""))
-        return message
 
     async def find_first_request(self) -> JSONRPCRequest | None:
         """Return the first request without receiving it; None at the end of the input, and if none comes soon."""
@@ -169,6 +176,17 @@ class StandardInput(ObjectReceiveStream[SessionMessage]):
             await anyio.lowlevel.checkpoint()
             return os.read(self._file, _CHUNK)
 
+    def _take_call(self, chunk: bytes) -> bool:
+        if self.begin_call is None or b'"tools/call"' not in chunk or not self._lines.is_line(chunk):
+            return False
+        messages = parse_messages(chunk)
+        request = messages[0].message if len(messages) == 1 else None
+        if not isinstance(request, JSONRPCRequest) or request.method != "tools/call":
+            return False
+        self._note(messages[0])
+        self.begin_call(request)
+        return True
+
     def _take(self, chunk: bytes) -> None:
         for line in self._lines.feed(chunk):
             self._arrived.extend(parse_messages(line))
@@ -179,7 +197,7 @@ class StandardInput(ObjectReceiveStream[SessionMessage]):
         self._pipe.close()
 
 
-class _Output(ObjectSendStream[SessionMessage]):
+class StandardOutput(ObjectSendStream[SessionMessage]):
     """Standard output."""
 
     def __init__(self, file: int, on_written: Callable[[], None], first: FirstAnswers) -> None:
@@ -187,13 +205,18 @@ class _Output(ObjectSendStream[SessionMessage]):
         self._on_written, self._first = on_written, first
 
     async def send(self, item: SessionMessage) -> None:
+        """Write a message; implements `ObjectSendStream`."""
         message = item.message
-        data = None
         if isinstance(message, JSONRPCResponse):
-            data = self._first.answer(message.id, message.result)
-        elif isinstance(message, JSONRPCError):
-            data = self._first.answer(message.id, None)
+            await self.send_result(message.id, message.result)
+            return
+        data = self._first.answer(message.id, None) if isinstance(message, JSONRPCError) else None
         await self.write(_encode(item) if data is None else data)
+
+    async def send_result(self, request_id: RequestId, result: dict[str, Any]) -> None:
+        """Write the result of a request. It is plain JSON: no model needs to be made of it."""
+        data = self._first.answer(request_id, result)
+        await self.write(_encode_result(request_id, result) if data is None else data)
 
     async def write(self, data: bytes) -> None:
         """Write bytes, or let them wait."""
@@ -208,20 +231,23 @@ class _Output(ObjectSendStream[SessionMessage]):
             log.debug("standard_output_lost", error=type(error).__name__)
 
     async def aclose(self) -> None:
+        """Write no more than what waits."""
         self._pipe.close()
 
 
 def _encode(message: SessionMessage) -> bytes:
     try:
-        if isinstance(message.message, JSONRPCResponse):  # its result is plain JSON: no model needs to be asked
-            fields = {"jsonrpc": "2.0", "id": message.message.id, "result": message.message.result}
-            return to_json(fields, inf_nan_mode="null") + b"\n"
         return message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+    except ValueError:  # lone surrogates in a server's text
+        return b""
+
+
+def _encode_result(request_id: RequestId, result: dict[str, Any]) -> bytes:
+    try:
+        return to_json({"jsonrpc": "2.0", "id": request_id, "result": result}, inf_nan_mode="null") + b"\n"
     except ValueError as error:  # lone surrogates in a server's text
-        if not isinstance(message.message, JSONRPCResponse):
-            return b""
         data = ErrorData(code=INTERNAL_ERROR, message=f"the result cannot be written as JSON: {error}")
-        return JSONRPCError(jsonrpc="2.0", id=message.message.id, error=data).model_dump_json().encode() + b"\n"
+        return JSONRPCError(jsonrpc="2.0", id=request_id, error=data).model_dump_json().encode() + b"\n"
 
 
 def _write_now(file: int, data: memoryview) -> memoryview:

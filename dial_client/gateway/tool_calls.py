@@ -189,7 +189,7 @@ class ToolCalls:
             arguments = restore_arguments(listed.connection.name, arguments)
         call = ToolCallRequest(create_id(), name, arguments)
         waiting = {} if given is None else given.build_waiting(call)
-        result = await executor.execute_here(call, emit, NoDeadline(), waiting)
+        result = await executor.execute_here(call, emit, NoDeadline(), waiting, tells_ends=False)
         if result.pending is not None:
             return self._questions.build_result(result.pending)
         if isinstance(result.exception, InputRequired):

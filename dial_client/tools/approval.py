@@ -440,9 +440,11 @@ class ApprovalChecker:
         return tuple(check_patterns(self.rules, tools, settings, agents=self.agent_patterns))
 
     def _propose(self, spec: ToolSpec, arguments: Mapping[str, Any], taint: tuple[str, ...]) -> ProposedCall:
-        entry = self.entries.get(ProposedCall(spec, arguments).server)
-        reason = "" if spec.server else self.find_host_reason(spec, arguments)
-        return ProposedCall(spec, arguments, entry if isinstance(entry, ServerSettings) else None, taint, reason)
+        call = ProposedCall(spec, arguments, taint=taint)
+        entry = self.entries.get(call.server)
+        call.settings = entry if isinstance(entry, ServerSettings) else None
+        call.reason = "" if spec.server else self.find_host_reason(spec, arguments)
+        return call
 
     async def _ask_approver(self, call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
         """Return the approver's answer; a denial with the reason if it fails, or returns a value of another type."""

@@ -187,10 +187,21 @@ class ToolExecutor:
         return (await self.execute_all([call], emit, deadline))[0]
 
     async def execute_here(
-        self, call: ToolCallRequest, emit: Emit, deadline: Deadline, waiting: WaitingCalls = MappingProxyType({})
+        self,
+        call: ToolCallRequest,
+        emit: Emit,
+        deadline: Deadline,
+        waiting: WaitingCalls = MappingProxyType({}),
+        *,
+        tells_ends: bool = True,
     ) -> ToolCallResult:
-        """Run one call in the task of the caller, which is for this call alone. Arguments as for `execute_all`."""
-        return await self._execute(call, self._begin_round(emit, deadline, waiting), is_over_limit=False)
+        """Run one call in the task of the caller, which is for this call alone. Arguments as for `execute_all`.
+
+        Without `tells_ends`, no event is emitted for the beginning and the end of the call.
+        """
+        round_ = self._begin_round(emit, deadline, waiting)
+        round_.tells_ends = tells_ends
+        return await self._execute(call, round_, is_over_limit=False)
 
     def _begin_round(self, emit: Emit, deadline: Deadline, waiting: WaitingCalls) -> _Round:
         # The model requested all calls of a round before it read any of their results, so no result of this round can
@@ -218,7 +229,8 @@ class ToolExecutor:
             route = self.catalog().routes.get(call.name)
             call = _normalize_arguments(call, route) if route else call
         server, tool = (route.spec.server, route.spec.tool) if route else ("", "")
-        await round_.emit(ToolCallStarted(call, server, tool))
+        if round_.tells_ends:
+            await round_.emit(ToolCallStarted(call, server, tool))
         started_at = time.monotonic()
         make = self._attempt_in_middleware if round_.is_wrapped else self._attempt
         try:
@@ -245,7 +257,8 @@ class ToolExecutor:
         self.add_taint(result.taint)
         duration = time.monotonic() - attempt.started_at
         log.debug("tool_call", tool=call.name, server=server, ok=result.success, duration=round(duration, 4))
-        await round_.emit(_build_end(result, duration, call, (server, tool), attempt))
+        if round_.tells_ends:
+            await round_.emit(_build_end(result, duration, call, (server, tool), attempt))
         return result
 
     def _find_background_after(self, route: Route, round_: _Round, *, is_at_once: bool) -> float | None:
@@ -543,6 +556,8 @@ class _Round:
     """The only call of this round, if it may go to the background."""
     task: CallTask | None = None
     """The task of the only call of this round, which an earlier process has made; None for calls that are made."""
+    tells_ends: bool = True
+    """True if events tell the beginning and the end of each call."""
 
 
 @dataclass(eq=False, slots=True)

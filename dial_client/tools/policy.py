@@ -36,7 +36,7 @@ from dial_client.tools.catalog import READ_RESOURCE, READ_SKILL, RESERVED
 Tools = Mapping[str, tuple[str, ...] | None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)  # not frozen, as it is made for each call
 class ProposedCall:
     """A call that needs a decision."""
 

@@ -12,7 +12,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification
 
-from tests.inner import StandardFiles, StartSignal, open_streams
+from tests.inner import ClientDispatcher, StandardFiles, StartSignal, open_streams
 
 pytestmark = [
     pytest.mark.anyio,
@@ -54,6 +54,63 @@ async def test_messages_are_written_whole_and_in_order_though_their_sender_is_ca
     assert [line["method"] for line in lines] == ["first", "second", "third"]
     assert lines[0]["params"]["text"] == LARGE
     assert signal.is_over.is_set()
+
+
+def call(id_: int, name: str) -> bytes:
+    request = {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": {"name": name}}
+    return json.dumps(request).encode() + b"\n"
+
+
+async def test_calls_are_answered_alone_together_and_in_pieces_and_cancelled_calls_are_not() -> None:
+    """A call that arrives alone is begun where it is read, every other call by the task that receives."""
+    reads, to_gateway = os.pipe()
+    from_gateway, writes = os.pipe()
+    begun: list[Any] = []
+
+    async def answer(_: Any, method: str, params: Any) -> dict[str, Any]:
+        begun.append(params["name"])
+        if params["name"] == "waits":
+            await anyio.sleep_forever()
+        return {"content": [method, params["name"]]}
+
+    async def take(*_: Any) -> None:
+        """A notification."""
+
+    cancelled = b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": %d}}\n'
+    answers: list[Any] = []
+    try:
+        with anyio.fail_after(30):
+            async with (
+                open_streams(StandardFiles(reads, writes), StartSignal(knows_tools=False)) as (incoming, output),
+                anyio.create_task_group() as group,
+            ):
+                group.start_soon(ClientDispatcher(incoming, output).run, answer, take)
+                for written, count in (
+                    ((call(1, "alone"),), 1),
+                    ((call(2, "one") + call(3, "two"),), 2),
+                    (
+                        (
+                            call(4, "in pieces")[:30],
+                            call(4, "in pieces")[30:] + call(5, "rest")[:9],
+                            call(5, "rest")[9:],
+                        ),
+                        2,
+                    ),
+                    ((call(6, "waits") + cancelled % 6 + call(7, "after it"),), 1),
+                    ((call(8, "waits"), cancelled % 8, call(9, "last")), 1),
+                ):
+                    for chunk in written:
+                        await anyio.wait_all_tasks_blocked()
+                        os.write(to_gateway, chunk)
+                    answers += await read_lines(from_gateway, count)
+                os.close(to_gateway)
+    finally:
+        for file in (reads, writes, from_gateway):
+            os.close(file)
+    names = ["alone", "one", "two", "in pieces", "rest", "after it", "last"]
+    assert [answer["result"]["content"] for answer in answers] == [["tools/call", name] for name in names]
+    assert [answer["id"] for answer in answers] == [1, 2, 3, 4, 5, 7, 9]
+    assert begun[-2:] == ["waits", "last"]
 
 
 def test_servers_start_after_the_first_list_if_no_server_is_needed_for_the_list() -> None:

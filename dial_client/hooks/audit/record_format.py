@@ -24,6 +24,11 @@ FORMAT = 1
 MAX_ARGUMENTS = 64 * 1024
 # The most characters of a name from a server or model.
 _MAX_NAME = 300
+# The members of a line that are texts, in the order of `build_fields`.
+_TEXTS = (
+    *("event", "id", "conversation", "turn", "owner", "client", "agent", "call", "server", "tool"),
+    *("decision", "decided_by", "outcome"),
+)
 _COMPACT = json.JSONEncoder(separators=(",", ":"))
 # The types whose JSON is the same from each encoder, if all characters are ASCII.
 _PLAIN = frozenset((str, int, bool, type(None)))
@@ -101,26 +106,29 @@ def _encode(fields: Mapping[str, Any]) -> bytes:
 def build_fields(entry: AuditEntry, *, with_arguments: bool, mask: Mask | None) -> dict[str, Any]:
     """Return the non-empty fields of an entry, with times in ISO 8601 and durations in seconds to the microsecond."""
     origin = entry.origin
-    fields: dict[str, Any] = {
-        "time": entry.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "event": entry.event,
-        "id": entry.id or None,
-        "conversation": origin.conversation or None,
-        "turn": origin.turn or None,
-        "owner": origin.owner[:_MAX_NAME] or None,
-        "client": origin.client[:_MAX_NAME] or None,
-        "agent": origin.agent[:_MAX_NAME] or None,
-        "call": entry.call[:_MAX_NAME] or None,
-        "server": entry.server[:_MAX_NAME] or None,
-        "tool": entry.tool[:_MAX_NAME] or None,
-        "decision": entry.decision or None,
-        "decided_by": entry.decided_by[:_MAX_NAME] or None,
-        "waited_s": None if entry.waited is None else round(entry.waited, 6),
-        "outcome": entry.outcome or None,
-        "duration_s": None if entry.duration is None else round(entry.duration, 6),
-        "result_bytes": entry.result_bytes,
-    }
-    fields = {name: value for name, value in fields.items() if value is not None}
+    texts = (
+        entry.event,
+        entry.id,
+        origin.conversation,
+        origin.turn,
+        origin.owner[:_MAX_NAME],
+        origin.client[:_MAX_NAME],
+        origin.agent[:_MAX_NAME],
+        entry.call[:_MAX_NAME],
+        entry.server[:_MAX_NAME],
+        entry.tool[:_MAX_NAME],
+        entry.decision,
+        entry.decided_by[:_MAX_NAME],
+        entry.outcome,
+    )
+    fields: dict[str, Any] = {"time": entry.time.isoformat(timespec="milliseconds").replace("+00:00", "Z")}
+    fields |= {name: text for name, text in zip(_TEXTS, texts, strict=True) if text}
+    if entry.waited is not None:
+        fields["waited_s"] = round(entry.waited, 6)
+    if entry.duration is not None:
+        fields["duration_s"] = round(entry.duration, 6)
+    if entry.result_bytes is not None:
+        fields["result_bytes"] = entry.result_bytes
     if entry.arguments is not None:
         fields["arguments_digest"] = compute_digest(entry.arguments)
         if with_arguments and (arguments := _prepare_arguments(entry.arguments, mask)) is not None:

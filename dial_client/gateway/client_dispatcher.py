@@ -1,0 +1,92 @@
+"""The SDK's dispatcher of a client's requests, which begins a call where its line is read.
+
+The SDK (mcp 2.3) receives each message in one task, which hands it to another one. A call that arrives alone and whole
+is handed to its task by the event loop itself, without waking the first one: a round of the event loop less.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any, cast
+
+import anyio
+from mcp.server import Server
+from mcp.server.connection import Connection
+from mcp.server.models import InitializationOptions
+from mcp.server.runner import serve_connection
+from mcp.shared.dispatcher import OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.transport_context import TransportContext
+from mcp_types import JSONRPCRequest, RequestId
+
+from dial_client.gateway.standard_streams import StandardInput, StandardOutput
+
+# False if another version of the SDK has no such method.
+_CAN_BEGIN = hasattr(JSONRPCDispatcher, "_dispatch_request")
+
+
+class ClientDispatcher(JSONRPCDispatcher[TransportContext]):
+    """Reads and answers the messages of one client.
+
+    Args:
+        incoming: The messages of the client.
+        outgoing: The messages to the client.
+        options: As for the SDK's dispatcher.
+    """
+
+    def __init__(self, incoming: StandardInput, outgoing: StandardOutput, **options: Any) -> None:
+        super().__init__(incoming, outgoing, **options)
+        self._incoming, self._outgoing = incoming, outgoing
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Read messages until the client has closed the connection; as the SDK's dispatcher."""
+        if _CAN_BEGIN:
+            self._incoming.begin_call = partial(self._begin, on_request)
+        await super().run(on_request, on_notify, on_notify_intercept, task_status=task_status)
+
+    def _begin(self, on_request: OnRequest, request: JSONRPCRequest) -> None:
+        dispatching = self._dispatch_request(request, None, on_request, None)
+        try:
+            dispatching.send(None)
+        except StopIteration:
+            return
+        raise RuntimeError("the SDK's dispatcher waits before it begins a call")
+
+    def _spawn(self, fn: Callable[..., Awaitable[Any]], *args: object, sender_ctx: contextvars.Context | None) -> None:
+        """Start a task without what `TaskGroup.start_soon` finds out about its function. A pipe has no `sender_ctx`."""
+        if self._tg is None or sender_ctx is not None:
+            super()._spawn(fn, *args, sender_ctx=sender_ctx)
+        else:
+            self._tg.create_task(cast("Coroutine[Any, Any, Any]", fn(*args)))
+
+    async def _write_result(self, request_id: RequestId, result: dict[str, Any]) -> None:
+        """Write a result without the models of a message; another version of the SDK may write it in its own way."""
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await self._outgoing.send_result(request_id, result)
+
+
+async def serve_handshake(
+    server: Server[Any],
+    incoming: StandardInput,
+    outgoing: StandardOutput,
+    *,
+    lifespan_state: object,
+    init_options: InitializationOptions,
+) -> None:
+    """Serve a client that begins with `initialize`, as the SDK's `serve_loop`."""
+    # Inline, so that a request that is sent at once after `initialize` finds the session initialized.
+    dispatcher = ClientDispatcher(incoming, outgoing, inline_methods=frozenset(("initialize",)))
+    connection = Connection.for_loop(dispatcher)
+    await serve_connection(
+        server, dispatcher, connection=connection, lifespan_state=lifespan_state, init_options=init_options
+    )
