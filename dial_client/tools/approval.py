@@ -36,7 +36,14 @@ from dial_client.settings.policy_config import Effect, Policy, matches
 from dial_client.tools.approval_mode import DECIDED_BY, PLAN_FIRST, ApprovalMode, may_run, must_wait_for_plan
 from dial_client.tools.catalog import ToolServer
 from dial_client.tools.grants import Grant, GrantStore
-from dial_client.tools.policy import PolicyRules, ProposedCall, Verdict, can_act_or_send, check_patterns
+from dial_client.tools.policy import (
+    PolicyRules,
+    ProposedCall,
+    Verdict,
+    can_act_or_send,
+    check_patterns,
+    find_called_server,
+)
 from dial_client.tools.taint import describe_sources
 
 log = get_logger(__name__)
@@ -440,11 +447,10 @@ class ApprovalChecker:
         return tuple(check_patterns(self.rules, tools, settings, agents=self.agent_patterns))
 
     def _propose(self, spec: ToolSpec, arguments: Mapping[str, Any], taint: tuple[str, ...]) -> ProposedCall:
-        call = ProposedCall(spec, arguments, taint=taint)
-        entry = self.entries.get(call.server)
-        call.settings = entry if isinstance(entry, ServerSettings) else None
-        call.reason = "" if spec.server else self.find_host_reason(spec, arguments)
-        return call
+        entry = self.entries.get(find_called_server(spec, arguments))
+        settings = entry if isinstance(entry, ServerSettings) else None
+        reason = "" if spec.server else self.find_host_reason(spec, arguments)
+        return ProposedCall(spec, arguments, settings, taint, reason)
 
     async def _ask_approver(self, call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
         """Return the approver's answer; a denial with the reason if it fails, or returns a value of another type."""

@@ -36,7 +36,15 @@ from dial_client.tools.catalog import READ_RESOURCE, READ_SKILL, RESERVED
 Tools = Mapping[str, tuple[str, ...] | None]
 
 
-@dataclass(eq=False, slots=True)  # not frozen, as it is made for each call
+def find_called_server(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
+    """Return the server that a call reaches, as `ProposedCall.server` does."""
+    if not spec.server and spec.tool == READ_SKILL:
+        server, slash, _ = str(arguments.get("name") or "").partition("/")
+        return server if slash else ""
+    return spec.server or str(arguments.get("server", ""))
+
+
+@dataclass(frozen=True, slots=True)
 class ProposedCall:
     """A call that needs a decision."""
 
@@ -52,10 +60,7 @@ class ProposedCall:
     @property
     def server(self) -> str:
         """The server that the call reaches; for the host's tools for resources and skills, that in the arguments."""
-        if not self.spec.server and self.spec.tool == READ_SKILL:
-            server, slash, _ = str(self.arguments.get("name") or "").partition("/")
-            return server if slash else ""
-        return self.spec.server or str(self.arguments.get("server", ""))
+        return find_called_server(self.spec, self.arguments)
 
 
 @dataclass(frozen=True, slots=True)
