@@ -476,7 +476,7 @@ async def test_the_user_is_asked_before_each_reading_of_a_skill_that_its_server_
 
 async def test_a_skill_of_a_server_that_is_starting_is_not_said_to_be_missing(folder: Path) -> None:
     model = ScriptedProvider([reads(name="docs/forms"), "Done."])
-    hung = {"docs": {"command": sys.executable, "args": ["-c", "input()"]}}
+    hung = {"docs": {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]}}
     own = write_skill(folder.parent / "own", "notes")
     dial = DialClient(model, servers=hung, skills=[own], startup_patience=0.1)
     await dial.open()
