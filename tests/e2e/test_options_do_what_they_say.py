@@ -124,9 +124,9 @@ def test_the_rules_end_with_what_the_mode_does(tmp_path: Path) -> None:
 
 
 def test_the_time_of_a_tool_is_that_of_the_option(tmp_path: Path) -> None:
-    write_config(tmp_path, {"raw": entry("Server")})
-    done = dial_chat(tmp_path, "call", "raw/echo", "--tool-timeout", "0.0001")
-    assert (done.returncode, done.stdout) == (1, "The tool gave no result within 0.0001 seconds.\n")
+    write_config(tmp_path, {"raw": entry("NeverAnswers")})
+    done = dial_chat(tmp_path, "call", "raw/echo", "--tool-timeout", "0.1")
+    assert (done.returncode, done.stdout) == (1, "The tool gave no result within 0.1 seconds.\n")
 
 
 def test_models_are_found_by_a_part_of_their_names_in_any_case(tmp_path: Path) -> None:

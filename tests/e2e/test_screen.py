@@ -67,13 +67,17 @@ def test_whoever_leaves_reads_which_calls_in_the_background_end_with_the_program
 
 
 def test_whoever_leaves_reads_that_a_task_of_a_server_goes_on(tmp_path: Path) -> None:
-    jobs = python_server(HERE / "tasks.py", str(tmp_path / "tasks.json"), autoApprove=["*"], backgroundAfter=0)
+    tasks = tmp_path / "tasks.json"
+    jobs = python_server(HERE / "tasks.py", str(tasks), autoApprove=["*"], backgroundAfter=0)
     write_config(tmp_path, {"jobs": jobs}, [{"tool_calls": [{"name": "goes_on"}]}, "It is being done."])
     with screen(tmp_path) as person:
         person.until("1 server ready")
         person.type("Do it\r")
         person.until("It is being done.")
         person.until("goes on in the background")
+        # A task that is polled is known, and stored.
+        is_polled = re.compile(r'"polls": [1-9]').search
+        person.until_true(lambda: tasks.exists() and is_polled(tasks.read_text()) is not None, "the task is polled")
         person.type("\x04")
         person.until("goes on at its server: goes_on; the next turn has its result")
         assert person.leave() == 0
