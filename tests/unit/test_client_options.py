@@ -239,7 +239,7 @@ async def test_arguments_of_a_turn_of_the_wrong_type_are_type_errors() -> None:
         ({"tools": [print]}, "tools takes a list of strings, but an item is the function print"),
         ({"model": 42}, "expected the name of a model, or a Provider, not int"),
         ({"history": ["Hi"]}, r"expected Messages, but item 0 is of type str: use Message.user\(text\)"),
-        ({"colour": 0.5}, "unknown keyword 'colour': a turn takes model, system, .*, wait_for_background and output_type"),
+        ({"colour": 0.5}, "unknown keyword 'colour': a turn takes model, .*, wait_for_background and output_type"),
     ]
     async with DialClient(ScriptedProvider([])) as dial:
         for options, problem in wrong:
