@@ -1,6 +1,6 @@
 """Agents on the page: the completion of their names, their calls below their own call, and who has the conversation.
 
-The calls of programs are shown as those of agents are.
+The calls of programs are shown as those of agents are. A call in the background has a card, and its result another one.
 """
 
 from __future__ import annotations
@@ -123,3 +123,30 @@ def test_the_calls_of_a_program_are_below_its_own_call_and_can_wait(tmp_path: Pa
             assert "no coffee" in read_text(tab, f"{own} > .tool-body > .tool-result pre")
             tab.reload()
             tab.until("document.querySelector('.turn-foot')")
+
+
+def test_a_call_in_the_background_has_a_card_that_says_so_and_its_result_has_another_one(
+    tmp_path: Path, chromium: Browser
+) -> None:
+    tasks = tmp_path / "tasks.json"
+    jobs = python_server(HERE / "tasks.py", str(tasks), autoApprove=["*"], backgroundAfter=0)
+    replies = [{"tool_calls": [{"name": "goes_on"}]}, "It is being done.", *(["Yes."] * 20)]
+    with serve_page(tmp_path, replies, {"jobs": jobs}) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "Do it")
+        for _ in range(2):
+            tab.until("document.querySelector('.turn-foot')")
+            assert tab.run("document.querySelector('.tool').dataset.state") == "background"
+            assert "goes on in the background" in read_text(tab, ".tool")
+            tab.reload()
+        tab.until("document.querySelector('.turn-foot')")
+        tasks.with_suffix(".end").touch()
+        # The first turn that begins after the end of the task has its result.
+        turns = 1
+        while tab.run("document.querySelectorAll('.tool').length") < 2:
+            turns += 1
+            send_message(tab, "Is it done?")
+            tab.until(f"document.querySelectorAll('.turn-foot').length === {turns}")
+        late = "[...document.querySelectorAll('.tool')].at(-1)"
+        assert tab.run(f"{late}.dataset.state") == "done"
+        assert "goes_on done in" in tab.run(f"{late}.textContent")
