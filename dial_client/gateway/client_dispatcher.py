@@ -64,10 +64,11 @@ class ClientDispatcher(JSONRPCDispatcher[TransportContext]):
 
     def _spawn(self, fn: Callable[..., Awaitable[Any]], *args: object, sender_ctx: contextvars.Context | None) -> None:
         """Start a task without what `TaskGroup.start_soon` finds out about its function. A pipe has no `sender_ctx`."""
-        if self._tg is None or sender_ctx is not None:
+        group = getattr(self, "_tg", None)  # private: another version of the SDK may have none
+        if group is None or sender_ctx is not None:
             super()._spawn(fn, *args, sender_ctx=sender_ctx)
         else:
-            self._tg.create_task(cast("Coroutine[Any, Any, Any]", fn(*args)))
+            group.create_task(cast("Coroutine[Any, Any, Any]", fn(*args)))
 
     async def _write_result(self, request_id: RequestId, result: dict[str, Any]) -> None:
         """Write a result without the models of a message; another version of the SDK may write it in its own way."""

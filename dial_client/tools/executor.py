@@ -199,15 +199,15 @@ class ToolExecutor:
 
         Without `tells_ends`, no event is emitted for the beginning and the end of the call.
         """
-        round_ = self._begin_round(emit, deadline, waiting)
-        round_.tells_ends = tells_ends
+        round_ = self._begin_round(emit, deadline, waiting, tells_ends=tells_ends)
         return await self._execute(call, round_, is_over_limit=False)
 
-    def _begin_round(self, emit: Emit, deadline: Deadline, waiting: WaitingCalls) -> _Round:
+    def _begin_round(self, emit: Emit, deadline: Deadline, waiting: WaitingCalls, *, tells_ends: bool = True) -> _Round:
         # The model requested all calls of a round before it read any of their results, so no result of this round can
         # have misled it.
         taint = self.scope.taint.sources if self.scope.taint is not None else ()
-        return _Round(emit, deadline, deadline, taint, dict(waiting), self.middleware.wraps_tool_calls)
+        is_wrapped = self.middleware.wraps_tool_calls
+        return _Round(emit, deadline, deadline, taint, dict(waiting), is_wrapped, tells_ends=tells_ends)
 
     async def _execute(
         self, call: ToolCallRequest, round_: _Round, *, is_over_limit: bool, is_alone: bool = False

@@ -1,6 +1,6 @@
 """Agents on the page: the completion of their names, their calls below their own call, and who has the conversation.
 
-The calls of programs are shown as those of agents are. A call in the background has a card, and its result another one.
+The calls of programs are shown as those of agents are. A call in the background has a card, its result a second one.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def test_the_calls_of_a_program_are_below_its_own_call_and_can_wait(tmp_path: Pa
             tab.until("document.querySelector('.turn-foot')")
 
 
-def test_a_call_in_the_background_has_a_card_that_says_so_and_its_result_has_another_one(
+def test_a_call_in_the_background_has_a_card_that_says_so_and_its_result_has_a_second_card(
     tmp_path: Path, chromium: Browser
 ) -> None:
     tasks = tmp_path / "tasks.json"

@@ -227,7 +227,7 @@ class ChatSession:
         """Return the calls of the conversation that are in the background."""
         return () if self.conversation_id is None else self.manager.list_background_calls(self.conversation_id)
 
-    def describe_lost_calls(self) -> tuple[str, ...]:
+    def describe_left_calls(self) -> tuple[str, ...]:
         """Return a line for each call in the background that the program leaves before the model has its result."""
         return tuple(
             f"goes on at its server: {call.name}; the next turn has its result"

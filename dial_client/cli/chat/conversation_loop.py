@@ -165,7 +165,7 @@ class ConversationLoop:
 
     def _take_leave(self) -> None:
         """Say what ends with the program, and how the conversation is continued."""
-        for note in self._chat.describe_lost_calls():
+        for note in self._chat.describe_left_calls():
             self._chat.print(note)
         if self._chat.conversation_id is not None and not self._chat.options.no_save:
             self._chat.print(f"dial-chat --resume {shorten_id(self._chat.conversation_id)} continues here.")

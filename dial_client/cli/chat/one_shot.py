@@ -126,7 +126,7 @@ async def _answer(options: Options, question: str, typed: str, on_opened: Callab
                     await _print_stream(_encode(events, options.output, provider.info.name))
                 else:
                     await _print(events, session, sink)
-            print_notes(session.describe_lost_calls())
+            print_notes(session.describe_left_calls())
             return choose_exit_code(session.turns[-1]) if session.turns else ExitCode.MODEL
 
     if options.output == "text" and schema is None and can_draw(options):
