@@ -90,6 +90,7 @@ from dial_client.cli.input.input_line import find_editing_mode as find_editing_m
 from dial_client.cli.input.keyboard import KeyboardParser as KeyboardParser
 from dial_client.cli.input.keyboard import can_report_modified_keys as can_report_modified_keys
 from dial_client.cli.input.keyboard import decode_reports as decode_reports
+from dial_client.cli.input.keyboard import read_early_lines as read_early_lines
 from dial_client.cli.input.keyboard import with_decoded_keys as with_decoded_keys
 from dial_client.cli.input.pasted_texts import PastedTexts as PastedTexts
 from dial_client.cli.input.tab_completion import Proposal as Proposal
@@ -142,6 +143,7 @@ from dial_client.cli.streams.process_runner import run_to_exit_code as run_to_ex
 from dial_client.cli.streams.tty import Unanswered as Unanswered
 from dial_client.cli.streams.tty import UserInput as UserInput
 from dial_client.cli.streams.tty import read_line as read_line
+from dial_client.cli.streams.tty import read_sent_line as read_sent_line
 from dial_client.cli.streams.word_wrap import break_words as break_words
 from dial_client.cli.streams.word_wrap import count_cells as count_cells
 from dial_client.cli.streams.word_wrap import wrap_line as wrap_line

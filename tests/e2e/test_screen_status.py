@@ -167,6 +167,7 @@ def test_the_context_window_and_the_cost_are_shown_after_an_answer(tmp_path: Pat
         person.until("Done.")
         person.type("/context\r")
         person.until("Context window: 1,000 tokens, as the endpoint counted the last request")
+        person.until("The parts are estimates")  # the last line
     rows = person.text.splitlines()
     parts = [row for row in rows if row.startswith("  ") and "%" in row][-4:]
     assert [re.sub(r", [\d,]+ bytes", "", row.split("  ")[1]) for row in parts] == [

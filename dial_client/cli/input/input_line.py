@@ -323,9 +323,13 @@ class InputLine:
         if self._session is None:
             self._session = self._create_prompt_session()
         try:
-            text = await self._session.prompt_async(
-                PROMPT, default=draft, handle_sigint=False, pre_run=lambda: read_early_lines(get_app(), typed_before)
-            )
+            with self._session.input.raw_mode():
+                text = await self._session.prompt_async(
+                    PROMPT,
+                    default=draft,
+                    handle_sigint=False,
+                    pre_run=lambda: read_early_lines(get_app(), typed_before),
+                )
         finally:
             self.was_empty = not self._session.default_buffer.text
         return self.to_input(text)

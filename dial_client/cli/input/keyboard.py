@@ -13,6 +13,7 @@ import re
 import select
 import sys
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, TextIO
 
 from prompt_toolkit.application import Application
@@ -32,6 +33,10 @@ _SHIFT, _ALT, _CTRL, _OTHER_MODIFIERS = 1, 2, 4, 8 | 16 | 32
 _KEYPAD = {57414: "\r"} | {57399 + digit: str(digit) for digit in range(10)}
 # Values of ``TERM_PROGRAM`` whose terminals support reports. Some other terminals misread the request as a colour.
 _REPORTING = ("iTerm.app", "WezTerm", "ghostty", "mintty", "tmux")
+# The keys that end a line, by what a terminal makes of them that edits lines itself.
+_ENDS: Mapping[Keys | str, KeyPress] = MappingProxyType(
+    {Keys.ControlJ: KeyPress(Keys.ControlM, "\r"), Keys.ControlAt: KeyPress(Keys.ControlD, "\x04")}
+)
 
 
 def decode_reports(text: str) -> str:
@@ -123,7 +128,11 @@ def with_decoded_keys(keyboard: Input) -> Input:
 
 
 def read_early_lines(application: Application[Any], typed_before: str = "") -> None:
-    """Pass on lines that were typed before the application ran, with the line feeds at their ends turned into Enter.
+    """Pass on lines that were typed before the application ran, with what ended them turned into the key that did.
+
+    The keyboard must be in raw mode already: a key that came between this function and the change of the mode would
+    be another key. Linux turns Ctrl-D, which it has read as the end of a line, into a null character then, and this is
+    Ctrl-Space.
 
     Args:
         application: The application that gets the keys.
@@ -132,10 +141,7 @@ def read_early_lines(application: Application[Any], typed_before: str = "") -> N
     keyboard: Any = application.input
 
     def pass_on() -> None:
-        presses = [
-            KeyPress(Keys.ControlM, "\r") if press.key is Keys.ControlJ else press for press in keyboard.read_keys()
-        ]
-        application.key_processor.feed_multiple(presses)
+        application.key_processor.feed_multiple([_ENDS.get(press.key, press) for press in keyboard.read_keys()])
 
     # The Windows console passes on early keys by itself.
     if typed_before and hasattr(keyboard, "vt100_parser"):

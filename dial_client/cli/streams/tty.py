@@ -68,7 +68,9 @@ async def read_sent_line() -> str | None:
         await anyio.sleep(1)
         await anyio.wait_readable(keyboard)
     data = os.read(keyboard, MAX_BYTES)
-    return data.decode(errors="replace").rstrip("\r\n") if data else None
+    if data in (b"", b"\x04"):  # the character itself, if Ctrl-D was pressed before the terminal edits lines again
+        return None
+    return data.decode(errors="replace").rstrip("\r\n")
 
 
 def _is_in_foreground(keyboard: int) -> bool:

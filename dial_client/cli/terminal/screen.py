@@ -436,7 +436,7 @@ class Screen:
             task_status.started()
 
         try:
-            with resume_drawing(self._application):
+            with self._application.input.raw_mode(), resume_drawing(self._application):
                 await self._application.run_async(begin, handle_sigint=False, set_exception_handler=False)
         except (EOFError, OSError):
             process_runner.interrupts.leaving.cancel()
