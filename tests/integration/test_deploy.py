@@ -1,4 +1,4 @@
-"""The files in deploy/: proxies are run with them, the rest is compared with what the program has.
+"""The files in deploy/: proxies are run with them, the rest is compared with schemas and with what the program has.
 
 There is no container engine here: nobody has built the image, or started compose.yaml and kubernetes.yaml, in a test.
 """
@@ -8,14 +8,18 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 
 import anyio
 import httpx2
+import jsonschema_rs
+import msgspec
 import pytest
 import yaml
 from cryptography import x509
@@ -185,6 +189,61 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     unit.write_text(text.replace("/srv/dial/.venv/bin/dial-chat", "/bin/true"))
     checked = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def find_compose_errors(text: str, folder: Path) -> str:
+    """Return what the JSON Schema of the Compose Specification has against a file."""
+    file = folder / "compose.yaml"
+    file.write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(file)]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "" if checked.returncode == 0 else checked.stdout + checked.stderr
+
+
+def find_kubernetes_errors(text: str) -> str:
+    """Return what the types of the API of Kubernetes have against manifests; of fields that are not theirs, too."""
+    errors: list[jsonschema_rs.ValidationError] = []
+    for manifest in yaml.safe_load_all(text):
+        group, _, version = manifest["apiVersion"].rpartition("/")
+        module = import_module(f"lightkube.models.{group.partition('.')[0] or 'core'}_{version}")
+        schema = msgspec.json.schema(getattr(module, manifest["kind"]))
+        for definition in schema["$defs"].values():
+            if "properties" in definition:
+                definition["additionalProperties"] = False
+        errors += jsonschema_rs.validator_for(schema).iter_errors(manifest)
+    return "\n".join(map(str, errors))
+
+
+COMPOSE_MISTAKES = [("stop_grace_period", "stop_grace_perod"), ("cap_drop: [ALL]", "cap_drop: ALL")]
+KUBERNETES_MISTAKES = [
+    ("terminationGracePeriodSeconds", "terminationGracePeriodSecond"),
+    ("readOnlyRootFilesystem", "readonlyRootFilesystem"),
+    ("replicas: 2", "replicas: two"),
+    ("pathType: Prefix, ", ""),
+    ("minAvailable", "minimumAvailable"),
+]
+
+
+def test_the_schema_of_compose_accepts_the_file_in_deploy(tmp_path: Path) -> None:
+    assert find_compose_errors((DEPLOY / "compose.yaml").read_text(encoding="utf-8"), tmp_path) == ""
+
+
+@pytest.mark.parametrize(("right", "wrong"), COMPOSE_MISTAKES)
+def test_the_schema_of_compose_finds_a_mistake(tmp_path: Path, right: str, wrong: str) -> None:
+    text = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
+    assert right in text
+    assert "dial-1" in find_compose_errors(text.replace(right, wrong), tmp_path)
+
+
+def test_the_types_of_kubernetes_accept_the_manifests_in_deploy() -> None:
+    assert find_kubernetes_errors((DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8")) == ""
+
+
+@pytest.mark.parametrize(("right", "wrong"), KUBERNETES_MISTAKES)
+def test_the_types_of_kubernetes_find_a_mistake(right: str, wrong: str) -> None:
+    text = (DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8")
+    assert right in text
+    assert find_kubernetes_errors(text.replace(right, wrong))
 
 
 def test_every_option_in_the_files_is_one_of_serve_and_every_process_is_the_same() -> None:
