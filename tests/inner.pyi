@@ -596,6 +596,7 @@ from dial_client.serve.people.owner_limits import read_limits as read_limits
 from dial_client.serve.people.stored_credentials import StoredCredentials as StoredCredentials
 from dial_client.serve.people.usage_ledger import UsageLedger as UsageLedger
 from dial_client.serve.request_log import REQUEST_ID as REQUEST_ID
+from dial_client.serve.routes import conversation_routes as conversation_routes
 from dial_client.serve.routes.feature_routes import MAX_CONTENT as MAX_CONTENT
 from dial_client.serve.routes.feature_routes import content_to_dict as content_to_dict
 from dial_client.serve.routes.server_routes import ServerLogins as ServerLogins

@@ -69,8 +69,8 @@ log = get_logger(__name__)
 
 # Seconds between two attempts to store a message.
 RETRY_INTERVAL = 0.25
-# Seconds for which a store that fails is tried again. For a turn that was cancelled it is the time of the lease:
-# a program that stops does not wait longer.
+# Seconds for which a store that fails is tried again. While somebody waits for the end of a turn that was stopped, it
+# is the time of the lease: a program that ends does not wait longer.
 STORING_SECONDS = 120.0
 
 
@@ -251,7 +251,7 @@ class TurnPersister(TurnObserver):
                     self._failing_since = anyio.current_time()
                     turn.announce(StatusChanged(STORING))
                 given_up = began + self._lease
-                if not turn.is_cancelled:
+                if not turn.is_awaited:
                     given_up = max(given_up, self._failing_since + STORING_SECONDS)
                 if anyio.current_time() >= given_up:
                     raise

@@ -119,6 +119,8 @@ class TurnHandle(Generic[OutputT_co]):
     """A middleware's result, which replaces the recorded result; None if there is none."""
     is_abandoned: bool = field(default=False, init=False)
     """Whether the turn was left for another process to resume."""
+    is_awaited: bool = field(default=False, init=False)
+    """Whether somebody has stopped the turn and waits for its end, which must not take long."""
     is_stored: bool | None = field(default=None, init=False)
     """Whether the observers have stored the end of the turn; None until then."""
     ending: Turn[Any] | None = field(default=None, init=False)
@@ -310,6 +312,7 @@ class TurnHandle(Generic[OutputT_co]):
         """Cancel the turn, and wait until it has closed its connections and cancelled its calls at their servers."""
         if self.has_ended:
             return
+        self.is_awaited = True
         self.cancel()
         with anyio.CancelScope(shield=True):
             await self._done.wait()

@@ -36,6 +36,7 @@ from tests.inner import (
     ScriptedProvider,
     SQLStore,
     StatusChanged,
+    StopReason,
     StoreUnavailable,
     TextChunk,
     ToolCallRequest,
@@ -75,6 +76,7 @@ class Model:
             self._lose()
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        await anyio.lowlevel.checkpoint()  # as every request, whose turn may have been cancelled
         if request.messages[-1].role is Role.USER:
             self._reach("calls")
             yield TextChunk(f"Let me see.{self._rest}")
@@ -247,17 +249,35 @@ async def test_a_turn_that_lost_its_conversation_while_the_database_was_away_ove
 
 
 @needs_postgres
-async def test_a_turn_that_is_stopped_while_the_database_is_away_does_not_wait_for_it() -> None:
+async def test_a_program_that_stops_a_turn_while_the_database_is_away_does_not_wait_for_the_database() -> None:
     async with proxied() as (proxy, store):
         model = Model("result", proxy.cut)
         with anyio.fail_after(LONG):
-            async with DialClient(model, tools=[model.look]) as dial:
+            async with DialClient(model, tools=[model.look]) as dial, anyio.create_task_group() as group:
                 manager = ConversationManager(dial, store, lease=0.2)
                 turn = await manager.start((await manager.create()).id, "Look!")
                 with pytest.raises(StoreUnavailable, match="the end of this turn is not stored"):
                     async for event in turn.events():
                         if event == StatusChanged(STORING):
-                            turn.cancel()
+                            group.start_soon(turn.stop)
+
+
+@needs_postgres
+async def test_a_turn_that_a_person_stops_is_stored_when_the_database_is_back_after_the_end_of_the_lease() -> None:
+    async with proxied() as (proxy, store):
+        model = Model("result", lambda: proxy.cut(refusals=10))
+        with anyio.fail_after(LONG):
+            async with DialClient(model, tools=[model.look]) as dial:
+                manager = ConversationManager(dial, store, lease=0.2)
+                conversation = await manager.create()
+                turn = await manager.start(conversation.id, "Look!")
+                async for event in turn.events():
+                    if event == StatusChanged(STORING):
+                        turn.cancel()
+                read = await manager.get(conversation.id)
+    assert (await turn.result()).stop_reason is StopReason.CANCELLED
+    assert [message.text for message in read.messages] == TEXTS[:3]
+    assert (read.turn, read.notes) == ("", ())
 
 
 @needs_postgres

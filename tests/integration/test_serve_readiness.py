@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import anyio
 import pytest
 
-from tests.inner import Operations, SQLStore
+from tests.inner import Operations, SQLStore, conversation_routes
+from tests.integration.test_conversation_routes import Maths, chat
 from tests.support.database_proxy import DatabaseProxy
 from tests.support.http_service import serve
 from tests.support.temporary_stores import database_url, needs_postgres
@@ -65,6 +67,35 @@ async def test_while_the_database_is_away_requests_are_told_to_come_again_and_th
         "event='database_failed'",
         "event='database_works_again'",
     ]
+
+
+@needs_postgres
+async def test_a_stop_whose_turn_cannot_be_stored_is_told_to_come_again_until_the_turn_is_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(conversation_routes, "STOP_TIMEOUT", 0.3)
+    maths = Maths()
+    calls_wait = {"text": "Let me see.", "tool_calls": [{"name": "wait", "arguments": {}}]}
+    async with database_url() as direct:
+        with DatabaseProxy(direct) as proxy:
+            async with (
+                serve([calls_wait], {"maths": maths.server}, store=SQLStore(proxy.url), allow=["*"]) as service,
+                anyio.create_task_group() as group,
+            ):
+                where = await service.conversation()
+                group.start_soon(chat, service, where)
+                await maths.gate.begun.wait()
+                proxy.cut()
+                refused = [await service.http.post(f"{where}/stop") for _ in range(2)]
+                proxy.restore()
+                while (stopped := await service.http.post(f"{where}/stop")).status_code == 503:
+                    pass
+                read = await service.json("GET", where)
+    assert {(answer.status_code, answer.headers["retry-after"]) for answer in refused} == {(503, "2")}
+    assert {answer.json()["error"]["code"] for answer in refused} == {"not_stored_yet"}
+    assert stopped.status_code == 204
+    assert [message["role"] for message in read["messages"]] == ["user", "assistant", "tool"]
+    assert (read["running"], read["turns"][0]["stop_reason"], read["notes"]) == (None, "cancelled", [])
 
 
 async def test_a_service_that_shuts_down_is_alive_and_not_ready() -> None:

@@ -6,9 +6,11 @@ MCP Apps add text to the user's next message (``ui/update-model-context``): the 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, cast
 
+import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -18,7 +20,7 @@ from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.conversation_view import ConversationView
 from dial_client.conversations.turn_input import Continuation, ConversationInput, EditedMessage, Regeneration
 from dial_client.durable import DurableTurns
-from dial_client.messages.errors import ConversationBusy
+from dial_client.messages.errors import ConversationBusy, StoreUnavailable
 from dial_client.messages.message import Content, Message, TextPart, extract_text
 from dial_client.runtime.logs import get_logger
 from dial_client.serve.added_contexts import MAX_CONTEXT, MAX_CONTEXTS, AddedContext, add_contexts, build_context
@@ -45,6 +47,8 @@ log = get_logger(__name__)
 
 # The most conversations of one list.
 MAX_LIMIT = 200
+# Seconds in which a turn that is stopped must have ended and be stored: beyond that the client is told to ask again.
+STOP_TIMEOUT = 5.0
 # For each format the media type and the file name extension.
 _EXPORTS = {"json": ("application/json", "json"), "markdown": ("text/markdown; charset=utf-8", "md")}
 # What a person marks in the list; the names in the metadata of the conversation.
@@ -288,6 +292,11 @@ class ConversationRoutes:
         turn = self._find_manager(request).find_turn(conversation_id)
         if turn is not None and not turn.has_ended:
             turn.cancel()
+            with anyio.move_on_after(STOP_TIMEOUT) as wait, suppress(Exception):  # its stream has the error
+                await turn.result()
+            if wait.cancelled_caught or isinstance(turn.failure, StoreUnavailable):
+                message = "the turn stops, and its end is not stored yet: try again later"
+                raise HttpError(503, message, "not_stored_yet", kind="server_error", headers={"retry-after": "2"})
         elif (await self._find_manager(request).get(conversation_id)).running:
             if self._remote_turns is None or not await self._remote_turns.stop(conversation_id):
                 message = "the turn runs in a program that cannot be reached from here: stop it there"
