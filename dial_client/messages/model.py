@@ -131,8 +131,9 @@ class ModelSettings:
 
     def with_defaults(self, defaults: ModelSettings) -> ModelSettings:
         """Return these settings, with the values of `defaults` for those that are None."""
-        missing = {name: getattr(defaults, name) for name in _SETTINGS if getattr(self, name) is None}
-        return replace(self, **missing)
+        values = {name: getattr(defaults, name) for name in _SETTINGS if getattr(self, name) is None}
+        missing = {name: value for name, value in values.items() if value is not None}
+        return replace(self, **missing) if missing else self
 
 
 # Found once: each request looks for settings that are missing.
@@ -151,7 +152,7 @@ class ModelRequest:
     """The conversation: messages of the user, the assistant and tools."""
     tools: tuple[ToolSpec, ...] = ()
     """The tools for the API's own tool calls; empty for a text format."""
-    settings: ModelSettings = field(default_factory=ModelSettings)
+    settings: ModelSettings = ModelSettings()
     """How the model writes this reply: sampling, length, thinking, and which tools it may call."""
     stop: tuple[str, ...] = ()
     """Sequences that end the reply; an endpoint may ignore them."""
@@ -177,7 +178,7 @@ class ModelRequest:
     for a person who sees the wait and can interrupt it."""
 
     def __post_init__(self) -> None:
-        if any(message.role is Role.SYSTEM for message in self.messages):
+        if Role.SYSTEM in [message.role for message in self.messages]:
             raise ValueError("a system message among the messages: it belongs in `instructions`")
 
     @property
@@ -275,7 +276,7 @@ class Completion:
     """The end of the reply, which is always the last delta and occurs exactly once."""
 
     finish: FinishReason
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = Usage()  # noqa: RUF009 - frozen
     echo: Any = None
     """Data that the provider needs with the assistant's message in later requests; JSON types only."""
     notes: tuple[str, ...] = ()

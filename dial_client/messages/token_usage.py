@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from dial_client.runtime.json_fields import find_object
+from dial_client.runtime.json_fields import to_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,9 @@ _MAX_COUNT = 2**53
 
 def parse_usage(usage: Any) -> Usage:
     """Return the token usage reported by OpenAI's two APIs. A field that is not a number counts as 0."""
-    if not isinstance(usage, Mapping):
-        return Usage()
-    input_details = find_object(usage, "prompt_tokens_details") or find_object(usage, "input_tokens_details")
-    output_details = find_object(usage, "completion_tokens_details") or find_object(usage, "output_tokens_details")
+    usage = to_object(usage)
+    input_details = to_object(usage.get("prompt_tokens_details") or usage.get("input_tokens_details"))
+    output_details = to_object(usage.get("completion_tokens_details") or usage.get("output_tokens_details"))
     return Usage(
         input_tokens=find_number(usage, "prompt_tokens", "input_tokens"),
         output_tokens=find_number(usage, "completion_tokens", "output_tokens"),

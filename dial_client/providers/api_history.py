@@ -38,6 +38,7 @@ from dial_client.messages.message import (
 )
 from dial_client.providers.tool_call_codec import to_plain_json
 from dial_client.runtime.image_size import find_image_size
+from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.media_types import IMAGE_TYPES, PDF, find_media_type, normalize_media_type
 from dial_client.runtime.text import replace_surrogates
 from dial_client.settings.endpoint_profile import EndpointProfile
@@ -51,6 +52,7 @@ MAX_TOTAL = 28 * 1024 * 1024
 # The most images and documents in one request. With more than 20, the Messages API accepts only small images.
 MAX_PARTS = 20
 
+_NO_NAME = compile_lazily(r"[^a-zA-Z0-9_-]")
 _ALPHABET = (string.ascii_letters + string.digits + "+/").encode()
 _MAX_TITLE = 200
 # The first bytes of a PDF, which must contain its header (Adobe's PDF Reference 1.7, implementation note 13).
@@ -148,7 +150,8 @@ _MAX_NOTES = 8
 _EXPIRED = "it is no longer shown to the model, because newer images and documents take its place"
 
 
-@dataclass(frozen=True, slots=True)
+# Nothing changes the steps. They are made for each request, and frozen ones would take several times as long to make.
+@dataclass(slots=True)
 class UserStep:
     """A user's message; never empty."""
 
@@ -159,7 +162,7 @@ class UserStep:
         return self.parts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Result:
     """The result of a call; never empty."""
 
@@ -167,9 +170,9 @@ class Result:
     is_error: bool
 
     @property
-    def media(self) -> tuple[ImagePart | FilePart, ...]:
+    def media(self) -> list[ImagePart | FilePart]:
         """The images and documents of the result."""
-        return tuple(part for part in self.parts if not isinstance(part, TextPart))
+        return [part for part in self.parts if not isinstance(part, TextPart)]
 
     def to_text(self, *extra_texts: str) -> str:
         """Return the text, with `extra_texts` appended, and marked as an error if it is one and does not say so."""
@@ -185,7 +188,7 @@ class Result:
         return self.is_error and not extract_text(self.parts).lower().startswith("error")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AssistantStep:
     """An assistant message, with the results of its calls."""
 
@@ -247,9 +250,7 @@ def normalize(
             # A name may be one that the model invented; an invalid one would block the whole conversation.
             calls = tuple(
                 ToolCallRequest(
-                    assign_id(call.id),
-                    re.sub(r"[^a-zA-Z0-9_-]", "_", call.name)[:64] or "unnamed",
-                    to_plain_json(call.arguments),
+                    assign_id(call.id), _NO_NAME.sub("_", call.name)[:64] or "unnamed", to_plain_json(call.arguments)
                 )
                 for call in message.tool_calls
             )

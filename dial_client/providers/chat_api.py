@@ -194,7 +194,7 @@ def _to_part(part: Part) -> chat.ChatCompletionContentPartParam:
 
 
 def _read_echo(step: AssistantStep, part: str) -> dict[str, Any]:
-    return to_object(to_object(step.echo).get(part))
+    return to_object(step.echo.get(part)) if isinstance(step.echo, dict) else {}
 
 
 def _to_tool_calls(step: AssistantStep, profile: EndpointProfile) -> list[Any]:
@@ -203,7 +203,7 @@ def _to_tool_calls(step: AssistantStep, profile: EndpointProfile) -> list[Any]:
     is_signed = False
     for call, original_id in zip(step.calls, step.original_ids, strict=True):
         # Endpoints may refuse the other extra fields of a call.
-        extra = to_object(received.get(original_id))
+        extra = to_object(received.get(original_id)) if received else {}
         signed = {name: value for name, value in extra.items() if name in _SIGNED_FIELDS}
         tool_call: chat.ChatCompletionMessageFunctionToolCallParam = {
             "id": call.id,

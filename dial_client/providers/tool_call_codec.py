@@ -11,6 +11,10 @@ from typing import Any
 from dial_client.messages.message import ToolCallRequest
 from dial_client.runtime.text import replace_surrogates
 
+# `dict` first: `Mapping` alone takes three times as long.
+_OBJECTS = (dict, Mapping)
+_ARRAYS = (list, tuple, set, frozenset)
+
 
 def parse_call(call_id: str, name: str, arguments: Any) -> ToolCallRequest:
     """Return the tool call that an endpoint sent. Arguments that are not a JSON object are stored in `unreadable`.
@@ -75,13 +79,11 @@ def to_plain_json(value: Any, depth: int = 100) -> Any:
         return replace_surrogates(value)
     if value is None or isinstance(value, int):
         return value
-    # `dict` first: `Mapping` alone takes three times as long.
-    if isinstance(value, dict | Mapping | list | tuple | set | frozenset) and not depth:
-        return None
-    if isinstance(value, dict | Mapping):
-        return {replace_surrogates(str(key)): to_plain_json(item, depth - 1) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [to_plain_json(item, depth - 1) for item in value]
+    if isinstance(value, _OBJECTS):
+        items = value.items()
+        return {replace_surrogates(str(key)): to_plain_json(item, depth - 1) for key, item in items} if depth else None
+    if isinstance(value, _ARRAYS):
+        return [to_plain_json(item, depth - 1) for item in value] if depth else None
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return replace_surrogates(str(value))

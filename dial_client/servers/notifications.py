@@ -469,7 +469,7 @@ class ToolWatch:
         Returns at the latest `within` seconds after the announcement, so that a server that does not answer delays only
         one model call.
         """
-        if anyio.current_time() > self._valid_until:
+        if self._valid_until < math.inf and anyio.current_time() > self._valid_until:
             self._valid_until = math.inf
             self.mark_changed()
         if (since := self._stale_since.value) is not None:

@@ -8,7 +8,7 @@ OwnerViews       what is built from the servers, for each person whose servers d
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from dataclasses import replace
 from typing import Generic, TypeVar
 
@@ -278,6 +278,15 @@ class ServerManager(Mapping[str, Connection]):
             if connection.state in _MISSING and not connection.tools
         ]
         return f"These servers are not available: {', '.join(missing)}." if missing else ""
+
+    # Each round reads all servers several times. Where they are the same for all persons, none is looked up by itself.
+    def values(self) -> ValuesView[Connection]:
+        """Return the servers of the person for whom the program acts."""
+        return super().values() if self._personal or self.may_use is not None else self._connections.values()
+
+    def items(self) -> ItemsView[str, Connection]:
+        """Return these servers with their names."""
+        return super().items() if self._personal or self.may_use is not None else self._connections.items()
 
     def __iter__(self) -> Iterator[str]:
         hidden = self._list_hidden()

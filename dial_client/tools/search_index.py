@@ -78,8 +78,9 @@ class SearchIndex:
         # What is kept of the words that searches have asked for so far.
         self._postings: dict[str, Mapping[int, float]] = {}
         self._server_postings: dict[str, Mapping[str, float]] = {}
-        # How rare the words in the names of tools are, for those that searches have found so far.
+        # How rare the words in the names of the tools are that searches have found so far, and these words together.
         self._idfs: dict[str, float] = {}
+        self._whole_names: dict[int, float] = {}
         self._vocabulary = Vocabulary(self._by_word.keys())
 
     @cached_property
@@ -133,8 +134,8 @@ class SearchIndex:
         self._lower_opposites(scores, find_verbs(terms))
         for number in scores if uses else ():
             tool = self._tools[number].tool
-            used = uses.get((tool.server, tool.tool), 0)
-            scores[number] *= 1 + _USED * used / (used + _HALF_USED)
+            if used := uses.get((tool.server, tool.tool), 0):
+                scores[number] *= 1 + _USED * used / (used + _HALF_USED)
         for number in named:
             scores[number] = scores.get(number, 0.0) + _NAMED
         ranked = sorted(scores, key=lambda number: (-scores[number], self._tools[number].tool.name))
@@ -209,12 +210,13 @@ class SearchIndex:
         idfs = self._idfs
         for number in scores:
             words = self._tools[number].name
-            for word in words:
-                if word not in idfs:
-                    idfs[word] = _compute_idf(len(self._tools), len(self._find_postings(word)))
-            whole = sum(idfs[word] for word in words)
-            if whole:
-                part = sum(idfs[word] * asked.get(word, 0.0) for word in words) / whole
+            if (whole := self._whole_names.get(number)) is None:
+                for word in words:
+                    if word not in idfs:
+                        idfs[word] = _compute_idf(len(self._tools), len(self._find_postings(word)))
+                whole = self._whole_names[number] = sum([idfs[word] for word in words])
+            if whole and not asked.keys().isdisjoint(words):
+                part = sum([idfs[word] * asked.get(word, 0.0) for word in words]) / whole
                 # One word is found in many queries by chance.
                 scores[number] += most * part * len(words) / (1 + len(words))
 

@@ -354,7 +354,7 @@ class ClientModel:
         finally:
             self._prepared.set()
         if provider is not None and provider.info.url:  # loaded now, so that no turn waits for the price list
-            await to_thread.run_sync(prices.preload, abandon_on_cancel=True)
+            await to_thread.run_sync(prices.load_prices, abandon_on_cancel=True)
 
     def reset(self) -> None:
         """Make `wait_prepared` wait for the next `prepare_at_start`, because the client was opened again."""

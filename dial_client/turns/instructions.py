@@ -76,10 +76,11 @@ def _describe_servers(servers: Iterable[Connection]) -> str:
     paragraphs: list[str] = []
     left_out: list[str] = []
     for server in servers:
+        status = server.summary
         is_enabled = server.settings is None or server.settings.instructions
-        is_connected = server.summary.state in (ServerState.READY, ServerState.RESTARTING)
-        text = sanitize(server.summary.instructions or "").strip() if is_enabled and is_connected else ""
-        if not text:
+        is_connected = status.state in (ServerState.READY, ServerState.RESTARTING)
+        is_said = status.instructions and is_enabled and is_connected
+        if not (text := sanitize(status.instructions or "").strip() if is_said else ""):
             continue
         name = to_one_line(server.name, 60)
         if room <= 0:

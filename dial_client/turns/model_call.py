@@ -145,7 +145,9 @@ class ModelCaller:
         handler, window = self.model.format.handler, self.model.window
         # A forced call is forced once: later replies have to be able to answer.
         forced = settings.tool_choice if tools and not context.depth else None
-        settings = replace(settings, tool_choice=forced if choice is ToolChoice.AUTO else choice)
+        tool_choice = forced if choice is ToolChoice.AUTO else choice
+        if tool_choice != settings.tool_choice:
+            settings = replace(settings, tool_choice=tool_choice)
         messages = window.fit(context.messages, tools, instructions)
         if messages is not context.messages:
             self.recorder.note(context_window.NOTE)

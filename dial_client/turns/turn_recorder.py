@@ -329,9 +329,12 @@ def find_limit(
         return StopReason.CONSECUTIVE_ERRORS
     if len(rounds) >= limits.max_repeats:
         # A call counts once a round, and again only if its result is the same: a call that polls may see progress.
-        repeats = Counter(key for calls in rounds for key in {_build_key(record) for record in calls})
-        if max(repeats.values(), default=0) >= limits.max_repeats:
-            return StopReason.REPEATED_CALLS
+        results = [(record.call.name, record.result.content) for calls in rounds for record in calls]
+        # Only if so many results are equal are arguments compared: to write them as JSON takes longer than all else.
+        if len(results) - len(set(results)) >= limits.max_repeats - 1:
+            repeats = Counter(key for calls in rounds for key in {_build_key(record) for record in calls})
+            if max(repeats.values(), default=0) >= limits.max_repeats:
+                return StopReason.REPEATED_CALLS
     return None
 
 

@@ -276,6 +276,19 @@ async def test_changed_tools_are_serialized_again() -> None:
     assert [len(request.json.get("tools", ())) for request in endpoint.requests] == [2, 2, 1, 0]
 
 
+async def test_tools_that_are_added_have_the_same_bytes_as_tools_that_were_offered_from_the_beginning() -> None:
+    bodies = []
+    for offers in ((TOOLS[:1], TOOLS, TOOLS[::-1]), (TOOLS,), (TOOLS[::-1],)):
+        with model_endpoint([Say("Hi")]) as endpoint:
+            provider = ChatProvider("m", Endpoint(endpoint.url), CHAT)
+            for tools in offers:
+                await hear(provider, tools=tools)
+            await provider.aclose()
+        bodies.append([request.body for request in endpoint.requests])
+
+    assert bodies[0][1:] == [bodies[1][0], bodies[2][0]]
+
+
 async def test_one_connection_serves_all_rounds() -> None:
     with model_endpoint([Say("Hi", (Call("add"),))]) as endpoint:
         provider = ChatProvider("m", Endpoint(endpoint.url), CHAT)

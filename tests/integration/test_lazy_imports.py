@@ -28,6 +28,24 @@ def test_importing_the_client_class_loads_no_sdk_and_no_server() -> None:
     assert printed.strip() == "[]"
 
 
+def test_a_price_list_that_is_not_installed_is_looked_for_once() -> None:
+    program = (
+        "import sys\n"
+        "class Search:\n"
+        "    searched = []\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        self.searched.append(name)\n"
+        "        if name == 'genai_prices': raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Search())\n"
+        "from dial_client.messages.model import ModelInfo\n"
+        "from dial_client.turns.prices import Usage, compute_cost\n"
+        "info = ModelInfo('gpt', 'gpt-5.4', 'https://api.openai.com/v1')\n"
+        "print([compute_cost(Usage(1), info) for _ in range(3)], Search.searched.count('genai_prices'))"
+    )
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[None, None, None] 1"
+
+
 def test_help_loads_neither_sdk_nor_client() -> None:
     program = (
         "import sys; from dial_client.cli.commands.program_commands import run; code = run(['--help']); "

@@ -195,7 +195,7 @@ async def show_or_switch(session: ChatSession, arguments: str) -> None:
             session.settings = replace(session.settings, models=models)
         await switch_model(session.dial, options, session.settings)
         session.manager.locked_settings |= frozenset(MODEL_SETTINGS)
-        await to_thread.run_sync(prices.preload)  # the price list has the sizes of context windows
+        await to_thread.run_sync(prices.load_prices)  # the price list has the sizes of context windows
     session.print(describe_model(session))
 
 

@@ -142,7 +142,7 @@ async def list_models(options: Options, word: str, *, is_refreshed: bool, as_jso
     listed = await list_endpoints(await find_endpoints(settings), is_refreshed=is_refreshed)
     listed += await _list_served(known=[models.url for models in listed])
     local, memory = list_local_models(find_cache_folder()), measure_memory()
-    prices.preload()
+    prices.load_prices()
     listed = [_select(models, word) for models in listed] if as_json else listed
     local = [model for model in local if _has(model.name, word)]
     profiles = {name: profile for name, profile in settings.models.items() if _has(name, word)}
@@ -176,7 +176,7 @@ async def _list_models_of_address(base_url: str, word: str, *, as_json: bool) ->
     assert isinstance(provider, HttpProvider)
     await provider.aclose()
     [models] = await list_endpoints([(provider.endpoint, "")], is_refreshed=True, is_cached=False)
-    prices.preload()
+    prices.load_prices()
     if as_json:
         print(json.dumps({"endpoints": _endpoints_as_json([_select(models, word)])}, indent=2))
     else:

@@ -51,6 +51,8 @@ log = get_logger(__name__)
 _NO_SETTINGS = ModelSettings()
 _NO_SETTING = "the endpoint accepts no {}: none is sent"
 
+# The number of tools from which on the JSON of tools that may be gone is forgotten.
+_MAX_ENCODED = 2_000
 # Seconds to wait for an unstreamed response, which arrives only after the model has written its whole reply.
 _UNSTREAMED_TIMEOUT = 600.0
 
@@ -110,6 +112,9 @@ class HttpProvider(Recordable, ABC):
         self._info: tuple[EndpointProfile, Endpoint, ModelInfo] | None = None
         self._encoded_for: tuple[tuple[ToolSpec, ...], int, str, bool] | None = None
         self._encoded: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
+        # The JSON of the tools offered with the current profile, by their identities: a search adds a few tools.
+        self._encoded_tools: dict[int, tuple[ToolSpec, bytes]] = {}
+        self._encoded_with = profile
 
     @property
     def endpoint(self) -> Endpoint:
@@ -293,16 +298,24 @@ class HttpProvider(Recordable, ABC):
         options = (len(dropped), profile.schema_dialect, request.endpoint_tools)
         # Compared by identity: comparing the schemas of hundreds of tools would cost more than the request.
         if key is None or key[0] is not request.tools or key[1:] != options:
+            if self._encoded_with is not profile or len(self._encoded_tools) > _MAX_ENCODED:
+                self._encoded_with = profile
+                self._encoded_tools.clear()
             tools = tuple(tool for tool in request.tools if tool.name not in dropped)
-            encoded = [
-                self._encode_tool(to_dialect(tool, profile.schema_dialect, strict=profile.strict)) for tool in tools
-            ]
+            encoded = [self._encode_once(tool, profile) for tool in tools]
             if any(tool.deferred for tool in tools):  # last, because endpoints refer to tools by index
-                encoded.append(dict(self.search_tool or {}))
-            encoded += [dict(tool) for tool in self._server_tools.tools if request.endpoint_tools]
+                encoded.append(to_json_bytes(self.search_tool or {}))
+            encoded += [to_json_bytes(tool) for tool in self._server_tools.tools if request.endpoint_tools]
             self._encoded_for = (request.tools, *options)
-            self._encoded = (tools, to_json_bytes(encoded) if encoded else b"")
+            self._encoded = (tools, b"[%b]" % b",".join(encoded) if encoded else b"")
         return self._encoded
+
+    def _encode_once(self, tool: ToolSpec, profile: EndpointProfile) -> bytes:
+        """Return the JSON of a tool in the endpoint's dialect."""
+        if (known := self._encoded_tools.get(id(tool))) is None:
+            definition = self._encode_tool(to_dialect(tool, profile.schema_dialect, strict=profile.strict))
+            known = self._encoded_tools[id(tool)] = (tool, to_json_bytes(definition))
+        return known[1]
 
     def _list_unsupported(self, settings: ModelSettings) -> list[str]:
         """Return the names of those settings that the endpoint does not have."""
@@ -327,8 +340,9 @@ class HttpProvider(Recordable, ABC):
         max_tokens = min((limit for limit in (*limits, self._adaptation.max_tokens) if limit), default=None)
         thinking = self._adaptation.choose_thinking(settings.thinking)
         choice = self._choose_tool(request, notes, has_tools=has_tools)
-        chosen: dict[str, Any] = {"max_tokens": max_tokens, "thinking": thinking, "tool_choice": choice}
-        return replace(settings, **{**chosen, **left_out})
+        chosen: dict[str, Any] = {"max_tokens": max_tokens, "thinking": thinking, "tool_choice": choice, **left_out}
+        changed = {name: value for name, value in chosen.items() if value != getattr(settings, name)}
+        return replace(settings, **changed) if changed else settings
 
     def _choose_tool(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> str | None:
         """Return the value of ``tool_choice``: ``none``, ``required``, or a tool's name; None if nothing is sent."""
