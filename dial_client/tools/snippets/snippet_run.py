@@ -109,7 +109,7 @@ class SnippetRun:
         scope = replace(executor.scope, hold=self._hold, release=self._release)
         self._executor = replace(executor, scope=scope)
         self._emit_outside, self._deadline = emit, deadline
-        self._slots = anyio.CapacityLimiter(executor.limits.max_parallel)
+        self._slots = anyio.Semaphore(executor.limits.max_parallel, fast_acquire=True)
         self._calls: dict[int, SnippetCall] = {}
         self._attachments = Attachments()
         self._changed = anyio.Event()
@@ -269,15 +269,17 @@ class SnippetRun:
     def _begin(self, call: SandboxCall) -> SnippetCall:
         """Return a call that the snippet has requested; one with unusable arguments has its result already."""
         number = len(self._ended) + len(self._calls) + 1
-        request = ToolCallRequest(f"{self._id}/{number}", self._tools.names[call.name], {})
+        name = self._tools.names[call.name]
         problem = "the arguments of a tool are given by name" if call.positional else ""
         problem = f"a snippet may make {MAX_CALLS} calls" if number > MAX_CALLS else problem
+        arguments: Mapping[str, Any] = {}
         try:
-            arguments: Mapping[str, Any] = to_arguments(call.keywords)
-            restore = self._tools.restore
-            request = replace(request, arguments=restore(request.name, arguments) if restore else arguments)
+            arguments = to_arguments(call.keywords)
+            if self._tools.restore is not None:
+                arguments = self._tools.restore(name, arguments)
         except ValueError as error:
             problem = problem or str(error)
+        request = ToolCallRequest(f"{self._id}/{number}", name, arguments)
         if problem:
             return SnippetCall(request, call.line, f"failed: {problem}", CallValue(None, "ValueError", problem))
         return SnippetCall(request, call.line, _NOT_BEGUN)
