@@ -136,7 +136,7 @@ def look_around(person: Person, *, is_drawn: bool, is_dumb: bool) -> None:
     person.type("/usage", "tool calls", "Tokens:")
     person.type("/context", "Context window:", "messages", "results of calls", "All numbers are estimates")
     person.type("/mode", "→ ask asks before each call")
-    person.type("/tools echo", "Says it again")
+    person.type("/tools echo", "raw echo Says it again")
     person.type("/servers", "raw: ready: 1 tool")
     person.type("/resources", "book://1")
     person.type("/prompts", "greet")

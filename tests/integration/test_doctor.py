@@ -22,6 +22,7 @@ from tests.inner import (
     Finding,
     Group,
     JsonCache,
+    Limits,
     Subject,
     ToolPins,
     fetch_models,
@@ -50,7 +51,7 @@ def tools(*definitions: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def subject_of(servers: Mapping[str, Any], environ: Mapping[str, str] | None = None, **target: Any) -> Subject:
-    more = {key: target.pop(key) for key in ("models", "defaultModel") if key in target}
+    more = {key: target.pop(key) for key in ("models", "defaultModel", "limits") if key in target}
     text = json.dumps({"mcpServers": servers, **more}, indent=1)
     if environ is not None:
         target["environ"] = environ
@@ -113,9 +114,28 @@ async def test_a_server_may_mention_its_own_tools_also_if_another_server_has_too
 async def test_the_table_of_sizes_begins_with_the_largest_and_names_servers_that_are_not_available() -> None:
     servers = {"a": tools({}), "b": tools({"name": "z", "description": "word " * 90}), "gone": entry("ExitsAtOnce")}
     async with run_servers(subject_of(servers)) as outcome:
-        _, *rows = format_size_lines(outcome, None)
+        _, *rows = format_size_lines(outcome, None, Limits())
     assert [row.split()[0] for row in rows[:3]] == ["b", "a", "all"]
     assert rows[3:] == ["  not counted, because they are not available: gone"]
+
+
+async def test_the_table_of_sizes_says_why_the_model_searches_for_tools_by_the_limits_of_the_file() -> None:
+    pair = tools({"name": "a"}, {"name": "b"})
+    titles = []
+    for limits in ({}, {"maxTools": 1}, {"maxToolBytes": 100}):
+        subject = subject_of({"it": pair}, limits=limits)
+        async with run_servers(subject) as outcome:
+            titles += [format_size_lines(outcome, window, subject.limits)[0] for window in (None, 100)]
+    searched = "Tools that the model searches for, because they "
+    assert titles == [
+        f"{begin}, in bytes and tokens (3 bytes):"
+        for begin in (
+            "Tools in each request",
+            f"{searched}take more than a quarter of the context window",
+            *[f"{searched}are more than 1 (limits.maxTools)"] * 2,
+            *[f"{searched}have more than 100 bytes (limits.maxToolBytes)"] * 2,
+        )
+    ]
 
 
 async def test_a_server_that_hangs_is_found(tmp_path: Path) -> None:

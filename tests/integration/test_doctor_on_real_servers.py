@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from benchmarks.together import NPM, real_servers
-from tests.inner import ConfigFile, Finding, Group, ServerOutcome, Subject, format_size_lines, inspect
+from tests.inner import ConfigFile, Finding, Group, Limits, ServerOutcome, Subject, format_size_lines, inspect
 from tests.support.program import LONG, python_server
 
 PACKAGES = NPM.parent / "@modelcontextprotocol"
@@ -166,7 +166,7 @@ async def test_the_table_of_tokens_has_each_server_and_the_share_of_the_context_
     checked: Mapping[str, tuple[list[Finding], ServerOutcome]],
 ) -> None:
     _, outcome = checked["several, with rules and a profile"]
-    title, *rows = [line.split() for line in format_size_lines(outcome, 100_000)]
+    title, *rows = [line.split() for line in format_size_lines(outcome, 100_000, Limits())]
     assert title[:4] == ["Tools", "in", "each", "request,"]
     assert [row[0] for row in rows] == ["git", "time", "all"]
     assert {row[4] for row in rows} == {"bytes"}
@@ -175,5 +175,5 @@ async def test_the_table_of_tokens_has_each_server_and_the_share_of_the_context_
     assert sizes[2] == sizes[0] + sizes[1]
     assert in_bytes[2] == in_bytes[0] + in_bytes[1] > 2 * sizes[2]
     assert rows[2][6:] == ["of", "100,000", f"({sizes[2] / 100_000:.0%})"]
-    assert format_size_lines(outcome, None)[-1].endswith(f"{sizes[2]:,}")
-    assert format_size_lines(ServerOutcome(), 1) == []
+    assert format_size_lines(outcome, None, Limits())[-1].endswith(f"{sizes[2]:,}")
+    assert format_size_lines(ServerOutcome(), 1, Limits()) == []

@@ -92,6 +92,13 @@ def test_every_change_is_shown_as_a_difference(folder: Path, change: dict[str, A
     assert changes(path) == []
 
 
+def test_a_new_key_is_shown_with_its_value(folder: Path) -> None:
+    path = written(folder)
+    trusted(path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "limits": {"maxTools": 100}, "inputs": ["x"]}))
+    assert changes(path) == ['+ limits "maxTools" = 100', '+ inputs "x"']
+
+
 def test_trust_includes_the_environment_file(folder: Path) -> None:
     path = written(folder, envFile=".env")
     (folder / ".env").write_text("A=1\n")

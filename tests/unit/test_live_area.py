@@ -59,6 +59,12 @@ def test_the_live_line_shows_the_activity_its_duration_and_the_key_to_stop() -> 
     assert line.endswith("about 1 token · Esc stops")
 
 
+def test_the_line_about_starting_servers_has_one_time_for_all_of_them() -> None:
+    state = LiveState(starting=["archive", "maps"], starting_since=2.0, settled="3 ready, ")
+    [line] = lines_of(state)
+    assert line.endswith("3 ready, starting: archive, maps · 10 s")
+
+
 def test_no_line_is_wider_than_the_terminal() -> None:
     calls = {str(at): RunningCall("日本" * 20, 'text="' + "長い" * 90, 1.0, 3, 7, EVIL * 9) for at in range(30)}
     state = LiveState(
@@ -66,7 +72,7 @@ def test_no_line_is_wider_than_the_terminal() -> None:
         calls,
         ["queued " * 40, EVIL, "third", "fourth", "fifth"],
         Activity(EVIL * 20, 0.0, 99),
-        {"slow" * 30: 0.0, EVIL: 1.0},
+        ["slow" * 30, EVIL],
         is_waiting=True,
         steering=["steering " * 40, EVIL],
     )

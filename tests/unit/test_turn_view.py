@@ -75,7 +75,7 @@ async def test_the_time_of_a_question_before_the_turn_is_not_subtracted() -> Non
 
 async def test_a_turn_waits_for_servers_until_its_first_event() -> None:
     screen, view = open_view()
-    screen.live.starting = {"archive": 0.0, "maps": 0.0}
+    screen.live.starting = ["archive", "maps"]
     view.begin()
     view.show(ServerChanged("maps", "failed"))
     assert screen.live.is_waiting, "the archive server is still starting"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import attrgetter
+
 from dial_client.cli.approval.approval_modes import MEANINGS, find_reason_against_auto
 from dial_client.cli.chat.chat_session import ChatSession, CommandResult
 from dial_client.cli.load_settings import read_settings
@@ -19,7 +22,7 @@ from dial_client.tools.approval_mode import ApprovalMode
 
 
 async def show_tools(session: ChatSession, arguments: str) -> None:
-    """List the tools, or those that have all words of `arguments` in their name, server or description."""
+    """List the tools by server, or those that have all words of `arguments` in their name, server or description."""
     words = arguments.lower().split()
     found = [
         tool
@@ -27,7 +30,10 @@ async def show_tools(session: ChatSession, arguments: str) -> None:
         if all(word in f"{tool.name} {tool.server} {tool.description}".lower() for word in words)
     ]
     width = min(40, max((len(tool.name) for tool in found), default=0))
-    lines = [f"{tool.name:<{width}}  {to_one_line(tool.description, 100)}" for tool in found]
+    lines: list[str] = []
+    for server, tools in groupby(sorted(found, key=attrgetter("server", "name")), attrgetter("server")):
+        lines.append(to_one_line(server, 60))
+        lines += [f"  {tool.name:<{width}}  {to_one_line(tool.description, 100)}" for tool in tools]
     states = {to_one_line(name, 60): status.state for name, status in session.dial.servers.items()}
     if starting := [name for name, state in states.items() if state is ServerState.STARTING]:
         lines.append(f"Still starting: {', '.join(starting)}.")

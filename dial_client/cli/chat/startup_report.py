@@ -93,7 +93,7 @@ async def wait_for_servers(dial: DialClient, screen: Screen) -> None:
         screen.on_enter, screen.live.is_waiting = stop_waiting, True
         await _show_starting(dial, screen, lambda: [*dial.awaited_servers])
         await announce_servers(dial)
-    screen.live.starting, screen.live.is_waiting = {}, False
+    screen.live.starting, screen.live.is_waiting = (), False
 
 
 async def wait_for_servers_in_lines(dial: DialClient) -> None:
@@ -146,11 +146,11 @@ def _describe_skipping(dial: DialClient) -> str:
 
 
 async def _show_starting(dial: DialClient, screen: Screen, find_names: Callable[[], list[str]]) -> None:
-    begun = time.monotonic()
+    screen.live.starting_since = time.monotonic()
     while starting := find_names():
-        screen.live.starting = dict.fromkeys(starting, begun)
+        screen.live.starting = starting
         screen.live.settled = banner.format_settled_servers(dial.servers)
         screen.refresh()
         await dial.wait_for_server_change()
-    screen.live.starting = {}
+    screen.live.starting = ()
     screen.refresh()

@@ -93,7 +93,7 @@ async def find_all(options: Options, groups: Collection[Group] = tuple(Group)) -
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     if Group.TOOLS not in groups:
         return findings, []
-    return findings, format_size_lines(subject.outcome, await find_window(subject))
+    return findings, format_size_lines(subject.outcome, await find_window(subject), subject.limits)
 
 
 def build_subject(options: Options) -> Subject:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from dial_client.cli.doctor.findings import Finding, Fix
 from dial_client.messages.errors import ConfigError
@@ -55,6 +56,8 @@ class FileReading:
     models: dict[str, ModelProfile] = field(default_factory=dict)
     profiles: dict[str, Profile] = field(default_factory=dict)
     default_model: str | None = None
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """The values of ``limits`` by the names of the fields of `Limits`."""
     findings: list[Finding] = field(default_factory=list)
 
     @contextmanager
@@ -168,7 +171,7 @@ def _read_top_level(top: Mapping[str, Node], names: Variables, reading: FileRead
             read_notification(top["notify"])
     with reading.collecting():
         if "limits" in top:
-            read_limits(top["limits"])
+            reading.limits = read_limits(top["limits"])
     with reading.collecting():
         if "fallbackModels" in top:
             names.expand(top["fallbackModels"]).read_strings()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import anyio
 
 from dial_client.cli.doctor.file_readings import EntryReading, FileReading, read_file_leniently
 from dial_client.client.dial_client import DialClient
+from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolSpec
 from dial_client.providers.presets import MODELS_OF_KEYS
 from dial_client.servers.status import ServerState, ServerStatus
@@ -95,6 +96,12 @@ class Subject:
     def models(self) -> dict[str, ModelProfile]:
         """The model profiles of all files in use."""
         return {name: model for reading in reversed(self._by_precedence) for name, model in reading.models.items()}
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of turns of all files in use."""
+        given = {key: value for reading in reversed(self._by_precedence) for key, value in reading.limits.items()}
+        return replace(Limits(), **given)
 
     @property
     def model_name(self) -> str | None:

@@ -13,6 +13,7 @@ from anyio import to_thread
 from dial_client.cli.doctor.findings import Finding
 from dial_client.cli.doctor.subject import ServerOutcome, Subject
 from dial_client.messages.errors import ConfigError
+from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolSpec
 from dial_client.providers import open_provider
 from dial_client.runtime.safe_text import to_one_line
@@ -191,10 +192,11 @@ async def find_window(subject: Subject) -> int | None:
         await provider.aclose()
 
 
-def format_size_lines(outcome: ServerOutcome, window: int | None) -> list[str]:
+def format_size_lines(outcome: ServerOutcome, window: int | None, limits: Limits) -> list[str]:
     """Return the lines of a table: for each server with tools, and in total, the number of tools and their tokens.
 
-    The largest server is the first. A last line names the servers that are not available.
+    The first line says whether requests have all of them. The largest server is the first. A last line names the
+    servers that are not available.
     """
     sizes = measure_server_bytes(outcome)
     if not sizes:
@@ -219,5 +221,21 @@ def format_size_lines(outcome: ServerOutcome, window: int | None) -> list[str]:
     left_out = (ServerState.READY, ServerState.DISABLED)
     missing = [name for name, status in outcome.statuses.items() if status.state not in left_out and name not in sizes]
     named = f"  not counted, because they are not available: {to_one_line(', '.join(missing), 400)}"
-    title = "Tools in each request, in bytes and tokens (3 bytes):"
-    return [title, *lines[:-1], f"{lines[-1]}{share}", *([named] if missing else ())]
+    why = _find_why_searched(counts.total(), sum(sizes.values()), window, limits)
+    title = f"Tools that the model searches for, because they {why}" if why else "Tools in each request"
+    return [
+        f"{title}, in bytes and tokens (3 bytes):",
+        *lines[:-1],
+        f"{lines[-1]}{share}",
+        *([named] if missing else ()),
+    ]
+
+
+def _find_why_searched(count: int, size: int, window: int | None, limits: Limits) -> str:
+    """Return why requests do not have all tools; empty if they have."""
+    if count > limits.max_tools:
+        return f"are more than {limits.max_tools:,} (limits.maxTools)"
+    if size > limits.max_tool_bytes:
+        return f"have more than {limits.max_tool_bytes:,} bytes (limits.maxToolBytes)"
+    is_large = window is not None and size // BYTES_PER_TOKEN > window // WINDOW_SHARE
+    return "take more than a quarter of the context window" if is_large else ""

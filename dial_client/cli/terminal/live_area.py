@@ -236,8 +236,10 @@ class LiveState:
     queued: list[str] = field(default_factory=list)
     """Messages to send after this turn, as they were typed."""
     activity: Activity | None = None
-    starting: Mapping[str, float] = field(default_factory=dict)
-    """The servers that are still starting, each with the `time.monotonic` of its start."""
+    starting: Sequence[str] = ()
+    """The servers that are still starting."""
+    starting_since: float = 0.0
+    """The `time.monotonic` since which they are shown."""
     settled: str = ""
     """The numbers of servers that have started or failed, in words."""
     is_waiting: bool = False
@@ -348,12 +350,12 @@ def _format_progress(progress: str, columns: int, key: str | None) -> str:
 
 
 def format_starting_servers(state: LiveState, columns: int, now: float) -> str:
-    """Return the line with the servers that are still starting, the slowest first."""
-    servers = sorted(state.starting.items(), key=lambda server: server[1])
-    names = ", ".join(f"{to_one_line(name, 40)} {max(0.0, now - since):.0f} s" for name, since in servers)
-    tail = " · press Enter to continue without them" if state.is_waiting else ""
-    sign = _choose_frame(now - servers[0][1])
-    tail = tail if columns > 2 * len(tail) else ""
+    """Return the line with the servers that are still starting, and for how many seconds the line is shown."""
+    names = ", ".join(to_one_line(name, 40) for name in state.starting)
+    seconds = max(0.0, now - state.starting_since)
+    hint = " · press Enter to continue without them" if state.is_waiting else ""
+    sign = _choose_frame(seconds)
+    tail = f" · {seconds:.0f} s{hint if columns > 2 * len(hint) else ''}"
     room = columns - len(tail) - 3
     return f"{sign} {fit(f'{state.settled}starting: {names}', room)}{_DIM}{tail}{_PLAIN}"
 

@@ -66,11 +66,12 @@ def build_rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[
 def build_change_rows(changes: Iterable[ConfigChange]) -> Iterator[SummaryRow]:
     """Yield rows with ``-`` for the old and ``+`` for the new values of changes; secrets are hidden."""
     for change in changes:
-        place = escape_line(change.place)
         if change.kind == "key" or change.key:
+            # The sign says whether a key is new or gone, and the value follows.
+            place = escape_line(change.place if change.key else change.name)
             yield from _build_value_rows(place, change.key or change.name, change.before, change.after)
             continue
-        yield SummaryRow(f"{'-' if change.after is None else '+'} {place}")
+        yield SummaryRow(f"{'-' if change.after is None else '+'} {escape_line(change.place)}")
         entry = change.after or {}
         for key, value in entry.items():
             yield from _build_value_rows(f"{escape_line(f'{change.kind} {change.name}: {key}')}", key, None, value)
