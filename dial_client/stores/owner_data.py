@@ -61,7 +61,8 @@ class OwnerData:
     async def erase(self, owner: str) -> dict[str, int]:
         """Delete all that is stored of an owner, and return the number of deleted rows by table.
 
-        Running turns of the owner fail at their next step. Without a name nothing is deleted: that is no owner.
+        Running turns of the owner fail at their next step; their process then adds what they have used, with the name
+        of the owner. Without a name nothing is deleted: that is no owner.
         """
         if not owner:
             return {}
@@ -75,6 +76,7 @@ class OwnerData:
         deleted["shared_values"] += await self._delete(
             "DELETE FROM shared_values WHERE value LIKE :value ESCAPE '!'", value=f"%{member}%"
         )
+        await self._database.empty_log()
         return dict(deleted)
 
     async def delete_older(self, before: datetime) -> int:
@@ -87,7 +89,10 @@ class OwnerData:
         # The limits of a month need the days of this month, however short the time is.
         day = min(before.date(), datetime.now(UTC).date().replace(day=1)).isoformat()
         await self._delete("DELETE FROM owner_usage WHERE day < :day", day=day)
-        return await self._database.run(partial(_delete_older, time=time), writes=True)
+        count = await self._database.run(partial(_delete_older, time=time), writes=True)
+        if not count:
+            await self._database.empty_log()
+        return count
 
     async def _delete(self, statement: str, **values: Any) -> int:
         async def delete(connection: AsyncConnection) -> int:

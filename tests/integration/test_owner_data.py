@@ -86,6 +86,25 @@ async def test_of_a_person_who_is_erased_nothing_is_left_in_any_table(tmp_path: 
     assert SECRET in after
 
 
+@pytest.mark.parametrize("how", ["erased", "too old"])
+async def test_of_what_is_deleted_nothing_is_left_in_the_files_of_a_service_that_runs_on(
+    tmp_path: Path, how: str
+) -> None:
+    def find_secret() -> list[str]:
+        return [path.name for path in tmp_path.iterdir() if SECRET.encode() in path.read_bytes()]
+
+    async with open_store("sqlite", tmp_path) as service, SQLStore(service.where) as command:
+        await service.create("plans", [Message.user(SECRET)], owner="anna")
+        before = find_secret()
+        if how == "erased":
+            await command.owner_data.erase("anna")
+        else:
+            await delete_old(command, None, datetime.now(UTC) + timedelta(seconds=1))
+        left = find_secret()
+    assert before == ["company.db-wal"]
+    assert left == []
+
+
 @pytest.mark.parametrize("kind", DATABASES)
 async def test_old_conversations_are_deleted_but_not_those_whose_turn_runs(tmp_path: Path, kind: str) -> None:
     async with open_store(kind, tmp_path) as store:
