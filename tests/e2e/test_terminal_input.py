@@ -26,6 +26,22 @@ def sent_messages(folder: Path) -> list[str]:
     return [text for (text,) in rows if json.loads(text)["role"] == "user"]
 
 
+def test_a_paste_into_a_terminal_that_only_prints_is_one_question_and_runs_nothing(tmp_path: Path) -> None:
+    write_config(tmp_path, replies={"replies": ["Understood."], "after": "repeat"})
+    with terminal(tmp_path, TERM="dumb", SHELL="/bin/sh") as screen:
+        screen.until(">")
+        screen.type("Translate this:\r!touch made\r/quit\r\r@nothing.txt\r")
+        screen.until("Understood.", ">")
+        screen.type("And\\\rthis\r")
+        screen.until("Understood.", ">")
+        screen.type("\x04")
+        assert screen.leave() == 0
+    first, second = sent_messages(tmp_path)
+    assert json.loads(first)["content"] == "Translate this:\n!touch made\n/quit\n\n@nothing.txt"
+    assert json.loads(second)["content"] == "And\nthis"
+    assert not (tmp_path / "made").exists()
+
+
 @pytest.mark.parametrize("options", [(), ("--plain",)], ids=["live area", "lines"])
 def test_typed_pasted_attached_and_edited_input_and_shell_output_reach_the_model(
     tmp_path: Path, options: tuple[str, ...]

@@ -38,7 +38,7 @@ from dial_client.cli.input.file_mentions import build_mention, build_mentions
 from dial_client.cli.input.keyboard import open_input, open_output, read_early_lines
 from dial_client.cli.input.pasted_texts import PastedTexts, normalize_newlines
 from dial_client.cli.streams.error_stream import warn
-from dial_client.cli.streams.tty import UserInput, can_move_cursor, read_line
+from dial_client.cli.streams.tty import UserInput, can_move_cursor, has_pasted_line, read_line
 from dial_client.runtime.safe_text import sanitize
 from dial_client.turns.mentions import MENTION
 
@@ -318,7 +318,9 @@ class InputLine:
         if not can_move_cursor():
             if draft:
                 print(f"An empty line sends this:\n{sanitize(draft)}", flush=True)
-            text = await self._read_cooked()
+            text, is_pasted = await self._read_cooked()
+            if is_pasted:  # nobody has typed it: a line of it runs no command, and attaches nothing
+                return UserInput(text, text, "")
             return self.take(text) if text else self.to_input(draft)
         if self._session is None:
             self._session = self._create_prompt_session()
@@ -334,11 +336,14 @@ class InputLine:
             self.was_empty = not self._session.default_buffer.text
         return self.to_input(text)
 
-    async def _read_cooked(self) -> str:
-        text = await read_line(PROMPT, sys.stdout)
-        while text.endswith("\\") and not text.endswith("\\\\"):
-            text = f"{text[:-1]}\n{await read_line(' ' * len(PROMPT), sys.stdout)}"
-        return text
+    async def _read_cooked(self) -> tuple[str, bool]:
+        """Return a line, or all lines that arrive at once, and whether these were pasted."""
+        text, is_pasted = await read_line(PROMPT, sys.stdout), False
+        while (goes_on := text.endswith("\\") and not text.endswith("\\\\")) or await has_pasted_line():
+            is_pasted |= not goes_on
+            line = await read_line(" " * len(PROMPT) if goes_on else "", sys.stdout)
+            text = f"{text[:-1] if goes_on else text}\n{line}"
+        return text.strip() if is_pasted else text, is_pasted
 
     def _create_prompt_session(self) -> PromptSession[str]:
         return PromptSession(

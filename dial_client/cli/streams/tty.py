@@ -20,6 +20,8 @@ from dial_client.messages.message import Part
 
 # The maximum size of a line in bytes, which POSIX terminals enforce.
 MAX_BYTES = 4096
+# Seconds in which the next line of a pasted text arrives.
+PASTE_SECONDS = 0.02
 
 
 def can_move_cursor() -> bool:
@@ -58,6 +60,19 @@ async def read_line(prompt: str, output: TextIO, *, hidden: bool = False) -> str
                 break  # Ctrl-D twice after some text, or the terminal was closed
             received += data
     return received.decode(errors="replace").rstrip("\r\n")
+
+
+async def has_pasted_line() -> bool:
+    """Return whether a further line arrives within `PASTE_SECONDS`: nobody types as fast. Ctrl-D is no line."""
+    if sys.platform == "win32":
+        return False
+    import fcntl
+    import termios
+
+    with anyio.move_on_after(PASTE_SECONDS):
+        await anyio.wait_readable(keyboard := sys.stdin.fileno())
+        return any(fcntl.ioctl(keyboard, termios.FIONREAD, bytes(4)))
+    return False
 
 
 async def read_sent_line() -> str | None:
