@@ -157,6 +157,15 @@ async def test_a_tool_that_has_changed_since_it_was_approved_is_found(tmp_path: 
     assert [finding.code for finding in found] == ["DC409"]
 
 
+async def test_a_missing_model_is_no_finding_while_a_file_needs_trust() -> None:
+    file = ConfigFile(json.dumps({"mcpServers": {}, "defaultModel": "local"}), "servers.json")
+    codes = []
+    for untrusted in ((), (file,)):
+        found = await inspect(Subject(untrusted=untrusted, environ={}), (Group.CONFIG, Group.MODEL))
+        codes.append([finding.code for finding in found])
+    assert codes == [["DC115", "DC513"], ["DC114"]]
+
+
 async def test_tools_that_fill_a_quarter_of_the_context_window_are_found() -> None:
     models = {"m": {"base_url": "http://127.0.0.1:9/v1", "context_window": 4_000}}
     large = tools(*({"name": f"t{number}", "description": "word " * 100} for number in range(20)))

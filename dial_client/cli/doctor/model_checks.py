@@ -33,7 +33,11 @@ async def check_model(subject: Subject) -> AsyncIterator[Finding]:
     """Yield the problems of the model in use, and of its key."""
     name = subject.model_name
     if name is None:
-        yield Finding("DC513", "no model is named, and no key is set", 'give -m NAME, or "defaultModel" in the file')
+        # A file that needs trust may name one: the finding about the file says what to do first.
+        if not subject.untrusted:
+            yield Finding(
+                "DC513", "no model is named, and no key is set", 'give -m NAME, or "defaultModel" in the file'
+            )
     elif name.partition(":")[0] == "local" and name not in subject.models:
         for finding in _check_local_model(name):
             yield finding
