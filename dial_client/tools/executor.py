@@ -170,7 +170,7 @@ class ToolExecutor:
         if len(calls) == 1:
             return (await self._execute(calls[0], round_, is_over_limit=False, is_alone=True),)
         results: dict[int, ToolCallResult] = {}
-        slots = anyio.CapacityLimiter(self.limits.max_parallel)
+        slots = anyio.Semaphore(self.limits.max_parallel, fast_acquire=True)
 
         async def run(index: int, call: ToolCallRequest) -> None:
             async with slots:
