@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dial_client.messages.message import Message, Role, TextPart, ToolSpec
-from dial_client.messages.model import Instruction
+from dial_client.messages.model import Instruction, ModelRequest
+from dial_client.messages.token_usage import Usage
 from dial_client.tools import result_content
 
 NOTE = "the conversation is too long for this model: it is sent without its oldest turns, or with shortened results"
@@ -96,6 +97,16 @@ def estimate_tool_tokens(tool: ToolSpec) -> int:
 def estimate_message_tokens(message: Message) -> int:
     """Return a conservative estimate of the tokens of a message."""
     return _to_tokens(_measure_message(message))
+
+
+def estimate_usage(request: ModelRequest, reply: str) -> Usage:
+    """Return a conservative estimate of what a request has used, whose reply is a text so far."""
+    tokens = (
+        *map(estimate_instruction_tokens, request.instructions),
+        *map(estimate_tool_tokens, request.tools),
+        *map(estimate_message_tokens, request.messages),
+    )
+    return Usage(sum(tokens), _to_tokens(len(reply.encode())))
 
 
 def _to_tokens(size: int) -> int:

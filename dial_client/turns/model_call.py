@@ -35,6 +35,7 @@ from dial_client.messages.model import (
     ToolChoice,
     ToolFormat,
 )
+from dial_client.messages.token_usage import Usage
 from dial_client.providers.formats import ActiveFormat
 from dial_client.providers.formats.stream_parser import drop_quoted_calls
 from dial_client.providers.formats.tool_matching import repair_names
@@ -227,13 +228,18 @@ class ModelCaller:
         listener = ReplyListener(attempt.make_reader(), attempt.emit, endpoint, receive_arguments)
         attempt.listener = listener
         started_at = time.monotonic()
-        with self.deadline.scope() as scope:
-            async with aclosing(self.model.provider.generate(request)) as deltas:
-                async for delta in deltas:
-                    await listener.receive(delta)
-                    if listener.text or (self.answer is not None and self.answer.latest is not None):
-                        self.deadline.allow_reserve(allowed=True)
-            await listener.end()
+        try:
+            with self.deadline.scope() as scope:
+                async with aclosing(self.model.provider.generate(request)) as deltas:
+                    async for delta in deltas:
+                        await listener.receive(delta)
+                        if listener.text or (self.answer is not None and self.answer.latest is not None):
+                            self.deadline.allow_reserve(allowed=True)
+                await listener.end()
+        finally:
+            # Endpoints say it at the end of a reply: who stops each answer shortly before would use nothing.
+            if listener.completion.usage == Usage() and (reply := "".join(listener.received)):
+                self.recorder.unreported.append((request, reply, info))
         attempt.is_timed_out = scope.cancelled_caught
         completion = listener.completion
         info = completion.info or self.model.provider.info

@@ -39,7 +39,7 @@ from dial_client.messages.message import (
     extract_text,
     order_results,
 )
-from dial_client.messages.model import ModelInfo
+from dial_client.messages.model import ModelInfo, ModelRequest
 from dial_client.messages.token_usage import Usage
 from dial_client.messages.turn_result import ToolCallRecord, Turn
 from dial_client.turns.prices import compute_cost
@@ -108,6 +108,9 @@ class TurnRecorder:
         self.usage = Usage()
         """The usage of all requests so far."""
         self._costs: list[float | None] = []
+        self.unreported: list[tuple[ModelRequest, str, ModelInfo]] = []
+        """The requests whose endpoint has not said what they used, such as one that was cancelled, each with the text
+        of its reply so far and its model; `usage` does not have them."""
         self._depth = 0
         self._text_deltas: list[str] = []
         # The model's reasoning, by the number of the model's messages before it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,15 +21,19 @@ from tests.inner import (
     SCOPES,
     AccessPolicy,
     ConfigError,
+    Delta,
     LimitTable,
+    ModelInfo,
     ModelProfile,
     ModelRequest,
     Operations,
     OwnerLimiter,
     OwnerLimits,
     PersonalTokens,
+    Provider,
     ScriptedProvider,
     SQLStore,
+    TextChunk,
     read_limits,
 )
 from tests.support.clients import calculator
@@ -69,7 +73,7 @@ def list_requests(company: Company) -> list[ModelRequest]:
 
 @asynccontextmanager
 async def open_company(
-    where: Path | str, replies: Sequence[Any], limits: Mapping[str, OwnerLimits], **options: Any
+    where: Path | str, replies: Sequence[Any] | Provider, limits: Mapping[str, OwnerLimits], **options: Any
 ) -> AsyncIterator[Company]:
     store = SQLStore(where)
     operations = Operations(limits=OwnerLimiter(LimitTable(limits)))
@@ -113,6 +117,37 @@ async def test_a_person_whose_tokens_of_the_day_are_used_up_is_told_when_to_come
     assert used["today"] == used["month"] == {"turns": 2, "input_tokens": 120, "output_tokens": 80, "cost_usd": 0.0}
     assert used["days"] == [{"day": f"{datetime.now(UTC):%Y-%m-%d}", **used["today"]}]
     assert used["limits"] == {"tokensPerDay": 150}
+
+
+class Endless:
+    """A model that writes on until it is stopped, and so never says what it has used."""
+
+    info = ModelInfo("endless")
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:  # noqa: ARG002 - a `Provider`
+        yield TextChunk("word " * 600)
+        await anyio.sleep_forever()
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def test_a_person_who_stops_each_answer_before_its_end_has_used_an_estimate(tmp_path: Path) -> None:
+    limits = {"*": OwnerLimits(tokens_per_day=1_500)}
+    async with open_company(tmp_path / "a.db", Endless(), limits) as company, await company.login("anna") as anna:
+        where = f"/conversations/{(await anna.post('/conversations', json={})).json()['id']}"
+        used = []
+        for _ in range(2):
+            async with anna.stream("POST", f"{where}/chat", json={"text": "Hello?"}) as answer:
+                async for event in read_events(answer):
+                    if "word" in str(event.data):
+                        await anna.post(f"{where}/stop")
+            used.append((await anna.get("/usage")).json()["today"])
+        refused = await anna.post(f"{where}/chat", json={"text": "Hello?"})
+    assert [amount["turns"] for amount in used] == [1, 2]
+    assert [amount["output_tokens"] for amount in used] == [1_000, 2_000]
+    assert 0 < used[0]["input_tokens"] < used[1]["input_tokens"]
+    assert refused.status_code == 429
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=needs_postgres)])

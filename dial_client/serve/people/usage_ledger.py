@@ -12,6 +12,8 @@ import anyio
 from dial_client.messages.errors import DialError
 from dial_client.runtime.logs import get_logger
 from dial_client.stores.owner_usage import OwnerUsage, UsedAmount
+from dial_client.turns.context_window import estimate_usage
+from dial_client.turns.prices import compute_cost
 from dial_client.turns.turn_handle import TurnHandle
 
 log = get_logger(__name__)
@@ -117,8 +119,10 @@ class UsageLedger:
 def _measure(turn: TurnHandle) -> UsedAmount:
     """Return what a turn that has ended has used: of a turn with several models, the cost of those with a price."""
     assert turn.ending is not None
-    usage = turn.ending.usage
-    cost = max(turn.ending.cost_usd or 0.0, turn.recorder.known_cost_usd)
+    usage, cost = turn.ending.usage, max(turn.ending.cost_usd or 0.0, turn.recorder.known_cost_usd)
+    for request, reply, info in turn.recorder.unreported:
+        estimate = estimate_usage(request, reply)
+        usage, cost = usage + estimate, cost + (compute_cost(estimate, info) or 0.0)
     return UsedAmount(1, usage.input_tokens, usage.output_tokens, cost)
 
 
