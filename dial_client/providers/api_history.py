@@ -204,7 +204,7 @@ class AssistantStep:
 
     def list_parts(self) -> Iterable[Part]:
         """Return the parts that may contain images and documents."""
-        return (part for result in self.results for part in result.parts)
+        return [part for result in self.results for part in result.parts]
 
 
 HistoryStep = UserStep | AssistantStep

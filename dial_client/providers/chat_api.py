@@ -221,8 +221,9 @@ def _to_tool_calls(step: AssistantStep, profile: EndpointProfile) -> list[Any]:
 def _to_tool_content(result: Result, profile: EndpointProfile) -> str | list[chat.ChatCompletionContentPartTextParam]:
     """Return the content of a tool message as text only. Images and documents follow the results in a user message."""
     # The API accepts text only in a tool message.
-    images = sum(isinstance(part, ImagePart) for part in result.media)
-    documents = len(result.media) - images
+    media = result.media
+    images = sum(isinstance(part, ImagePart) for part in media)
+    documents = len(media) - images
     counted = [f"{number} {kind}(s)" for number, kind in ((images, "image"), (documents, "document")) if number]
     text = result.to_text(f"[{', '.join(counted)}: shown below]") if counted else result.to_text()
     return [{"type": "text", "text": text}] if profile.tool_content == "parts" else text

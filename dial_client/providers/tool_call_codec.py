@@ -76,7 +76,7 @@ def to_plain_json(value: Any, depth: int = 100) -> Any:
     Lone surrogates become U+FFFD. Numbers that are not finite, and values nested deeper than `depth`, become None.
     """
     if isinstance(value, str):
-        return replace_surrogates(value)
+        return value if value.isascii() else replace_surrogates(value)
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, _OBJECTS):

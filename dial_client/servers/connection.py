@@ -182,6 +182,11 @@ class Connection(ServerStatusWriter):
         self.notify()
         return True
 
+    @property
+    def has_current_tools(self) -> bool:
+        """Whether `wait_for_tools` has nothing to wait for."""
+        return not self._is_restarting() and (self._session is None or self._session.has_current_tools)
+
     async def wait_for_tools(self) -> None:
         """Wait until `tools` includes the changes the server has announced, at most `FRESH_SECONDS` after each.
 

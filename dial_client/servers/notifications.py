@@ -463,13 +463,22 @@ class ToolWatch:
             case Listing() as listing:
                 self._notifications.mark_changed(listing)
 
+    @property
+    def _is_too_old(self) -> bool:
+        return self._valid_until < math.inf and anyio.current_time() > self._valid_until
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the tools were read after every announced change, and are not too old."""
+        return self._stale_since.value is None and not self._is_too_old
+
     async def wait_until_read(self, within: float) -> None:
         """Wait until the tools were read again after every announced change, or because they are too old.
 
         Returns at the latest `within` seconds after the announcement, so that a server that does not answer delays only
         one model call.
         """
-        if self._valid_until < math.inf and anyio.current_time() > self._valid_until:
+        if self._is_too_old:
             self._valid_until = math.inf
             self.mark_changed()
         if (since := self._stale_since.value) is not None:

@@ -263,6 +263,12 @@ class OwnerConnection(Connection):
         """Start the server, as `prepare`."""
         await self.prepare()
 
+    @property
+    def has_current_tools(self) -> bool:
+        """Whether `wait_for_tools` has nothing to wait for."""
+        own = self.separate.find(Party(self.owner))
+        return own is None or own.has_current_tools
+
     async def wait_for_tools(self) -> None:
         """Wait until `tools` includes the changes that the open session has announced."""
         if (own := self.separate.find(Party(self.owner))) is not None:

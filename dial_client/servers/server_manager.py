@@ -421,9 +421,11 @@ class ServerManager(Mapping[str, Connection]):
 
         To be called before each model call.
         """
-        with anyio.move_on_after(FRESH_SECONDS):
-            for connection in tuple(self.values()):
-                await connection.wait_for_tools()
+        connections = tuple(self.values())
+        if not all(connection.has_current_tools for connection in connections):
+            with anyio.move_on_after(FRESH_SECONDS):
+                for connection in connections:
+                    await connection.wait_for_tools()
 
     @property
     def notes(self) -> tuple[str, ...]:

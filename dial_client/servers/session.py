@@ -158,6 +158,11 @@ class ServerSession:
         if not was_ready:
             self._scope.cancel()
 
+    @property
+    def has_current_tools(self) -> bool:
+        """Whether `wait_for_tools` has nothing to wait for."""
+        return not self.is_serving or self._tool_watch.is_current
+
     async def wait_for_tools(self, seconds: float) -> None:
         """Wait until the tool list is read again after an announced change, at most `seconds` after the announcement.
 

@@ -8,7 +8,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
-from urllib.parse import urlsplit
 
 from dial_client.hooks.middleware import MiddlewareChain, ModelReply
 from dial_client.messages.citations import place_citations
@@ -223,9 +222,8 @@ class ModelCaller:
     async def _receive(self, attempt: _Attempt, request: ModelRequest) -> ModelReply:
         """Send a request to the model, and return the reply, cut off at the timeout of the turn."""
         info = self.model.provider.info
-        endpoint = urlsplit(info.url).hostname or info.name
         receive_arguments = self.answer.begin_arguments() if self.answer is not None else None
-        listener = ReplyListener(attempt.make_reader(), attempt.emit, endpoint, receive_arguments)
+        listener = ReplyListener(attempt.make_reader(), attempt.emit, info, receive_arguments)
         attempt.listener = listener
         started_at = time.monotonic()
         try:

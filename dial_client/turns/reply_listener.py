@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
 
 from dial_client.messages.events import (
     Emit,
@@ -24,6 +25,7 @@ from dial_client.messages.model import (
     EndpointCallChunk,
     FinishReason,
     MediaChunk,
+    ModelInfo,
     ReasoningChunk,
     ReplyReader,
     TextChunk,
@@ -43,13 +45,13 @@ class ReplyListener:
     Args:
         reader: Finds reasoning and calls in the text.
         emit: Receives the events.
-        endpoint: The endpoint's name, used as the server of calls that the endpoint runs itself.
+        info: The model, whose endpoint is the server of calls that the endpoint runs itself.
         receive_arguments: Receives the arguments of calls while the model writes them; None to ignore them.
     """
 
     reader: ReplyReader
     emit: Emit
-    endpoint: str = ""
+    info: ModelInfo
     receive_arguments: Callable[[ArgumentsChunk], Awaitable[None]] | None = None
     text: list[str] = field(default_factory=list)
     received: list[str] = field(default_factory=list)
@@ -69,6 +71,11 @@ class ReplyListener:
     # The start time of each call of the endpoint that has not ended, by `time.monotonic`.
     _endpoint_starts: dict[str, float] = field(default_factory=dict)
     _endpoint_shown: set[str] = field(default_factory=set)
+
+    @property
+    def endpoint(self) -> str:
+        """The server of calls that the endpoint runs itself."""
+        return urlsplit(self.info.url).hostname or self.info.name
 
     async def receive(self, delta: Delta) -> None:
         """Take the next delta of the reply.

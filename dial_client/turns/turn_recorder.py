@@ -212,7 +212,7 @@ class TurnRecorder:
     @property
     def rounds(self) -> tuple[tuple[ToolCallRecord, ...], ...]:
         """The calls that have ended, grouped by the reply that requested them."""
-        return tuple(tuple(record for record in calls.values() if record) for calls in self._rounds)
+        return tuple(tuple(filter(None, calls.values())) for calls in self._rounds)
 
     @property
     def citations(self) -> tuple[Citation, ...]:

@@ -543,10 +543,9 @@ class TurnRun:
         if has_client_calls or self._turn.recorder.is_waiting:
             return ()
         ended = self._take_background_results()
-        if self._find_limit():
+        if not (steering := self._turn.unsent) or self._find_limit():
             # The last answer has the results; what the user says now is for the next turn.
             return await self._add_messages(ended)
-        steering = self._turn.unsent
         self._turn.take_unsent()
         return await self._add_messages((*ended, *steering))
 

@@ -244,4 +244,4 @@ def _encode(request: httpx2.Request) -> bytes:
             # The value may be a key.
             raise httpx2.LocalProtocolError(f"Illegal header value, or name: {line.partition(b':')[0]!r}")
     start = b"%b %b HTTP/1.1" % (request.method.encode("ascii"), request.url.raw_path)
-    return b"\r\n".join((start, *lines, b"", request.content))
+    return b"\r\n".join((start, *lines, b"", request.read()))

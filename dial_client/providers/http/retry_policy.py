@@ -27,6 +27,7 @@ from dial_client.messages.errors import (
     ProviderError,
 )
 from dial_client.messages.model import OnWait
+from dial_client.providers.http.endpoint import Endpoint
 from dial_client.runtime.logs import get_logger
 
 log = get_logger(__name__)
@@ -188,7 +189,7 @@ def compute_delay(
 
 async def send_until_accepted(
     send: Callable[[], Awaitable[_Response | FailedRequest]],
-    host: str,
+    endpoint: Endpoint,
     notes: list[str],
     on_wait: OnWait | None,
     patience: float = 0.0,
@@ -197,7 +198,7 @@ async def send_until_accepted(
 
     Args:
         send: The function that sends the request once.
-        host: The endpoint's host name, for notes and logs.
+        endpoint: The endpoint, whose host notes and logs name.
         notes: Receives notes for the user about the waits.
         on_wait: Called before and after each wait of `MIN_REPORTED_WAIT` seconds or more.
         patience: Seconds for which a limited rate is retried beyond the usual attempts.
@@ -210,7 +211,13 @@ async def send_until_accepted(
         while isinstance(response := await send(), FailedRequest):
             wait = await _choose_wait(response, len(waits) + 1, patience - sum(wait for _, wait in waits))
             waits.append((response.why, wait))
-            log.info("request_retried", host=host, reason=response.why, wait_s=round(wait, 3), attempt=len(waits) + 1)
+            log.info(
+                "request_retried",
+                host=endpoint.host,
+                reason=response.why,
+                wait_s=round(wait, 3),
+                attempt=len(waits) + 1,
+            )
             await _wait(wait, response.retry.why, on_wait if wait >= MIN_REPORTED_WAIT else None)
         return response
     finally:
@@ -218,7 +225,7 @@ async def send_until_accepted(
         for why, group in groupby(waits, key=lambda wait: wait[0]):
             seconds = [wait for _, wait in group]
             retries = "retried" if len(seconds) == 1 else f"retried {len(seconds)} times,"
-            notes.append(f"{host} {why}: {retries} after {round(sum(seconds), 1):g} s")
+            notes.append(f"{endpoint.host} {why}: {retries} after {round(sum(seconds), 1):g} s")
 
 
 async def _choose_wait(failure: FailedRequest, attempts: int, patience: float) -> float:

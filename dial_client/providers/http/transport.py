@@ -113,7 +113,7 @@ class RequestTransport(ABC):
         """
         # This is no coroutine of its own: the caller awaits the retry policy directly.
         send = partial(self._send, path, body, idle_timeout)
-        return retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait, patience)
+        return retry_policy.send_until_accepted(send, self.endpoint, notes, on_wait, patience)
 
     def read_body(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
         """Yield the body of a response as it arrives.
@@ -145,7 +145,7 @@ class HttpTransport(RequestTransport):
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint)
         # What the URL and the headers were built from, and both: reading an address takes longer than sending to it.
-        self._head: tuple[tuple[Endpoint, str, bool], httpx2.URL, httpx2.Headers] | None = None
+        self._head: tuple[tuple[Endpoint, str, str, bool], httpx2.URL, httpx2.Headers] | None = None
 
     def _create_client(self) -> httpx2.AsyncBaseTransport:
         from dial_client.providers.http.http_client import make_client
@@ -206,11 +206,13 @@ class HttpTransport(RequestTransport):
         client = await self._get_client()
         import httpx2
 
-        timeout = httpx2.Timeout(idle_timeout, connect=CONNECT_TIMEOUT)
-        extensions = {"timeout": timeout.as_dict()}
+        timeout = {"connect": CONNECT_TIMEOUT, "read": idle_timeout, "write": idle_timeout, "pool": idle_timeout}
         try:
-            url, headers = self._build_head(path, has_body=body is not None)
-            request = httpx2.Request(method, url, headers=headers, content=body, extensions=extensions)
+            url, headers = self._build_head(method, path, has_body=body is not None)
+            if body is not None:
+                headers["Content-Length"] = str(len(body))
+            stream = httpx2.ByteStream(body or b"")
+            request = httpx2.Request(method, url, headers=headers, stream=stream, extensions={"timeout": timeout})
             response: httpx2.Response = await client.handle_async_request(request)
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
             return self._build_connection_failure(error)
@@ -219,18 +221,16 @@ class HttpTransport(RequestTransport):
         body = await _read_start(response, _MAX_ERROR_BODY, _ERROR_BODY_TIMEOUT)
         return self._build_refusal(response.status_code, response.headers, body)
 
-    def _build_head(self, path: str, *, has_body: bool) -> tuple[httpx2.URL, httpx2.Headers]:
-        """Return the URL and the headers of a request; the same objects as last time if nothing has changed."""
+    def _build_head(self, method: str, path: str, *, has_body: bool) -> tuple[httpx2.URL, httpx2.Headers]:
+        """Return the URL and the headers of a request, without the length of its body."""
         import httpx2
 
-        key = (self.endpoint, path, has_body)
+        key = (self.endpoint, method, path, has_body)
         if self._head is None or self._head[0] != key:
-            self._head = (
-                key,
-                httpx2.URL(self._build_url(path)),
-                httpx2.Headers(self._build_headers(has_body=has_body)),
-            )
-        return self._head[1:]
+            # This request is never sent: it has the headers that httpx2 adds to each.
+            empty = httpx2.Request(method, self._build_url(path), headers=self._build_headers(has_body=has_body))
+            self._head = (key, empty.url, empty.headers)
+        return self._head[1], self._head[2].copy()
 
     def _build_url(self, path: str) -> str:
         base = urlsplit(self.endpoint.base_url)
