@@ -89,7 +89,7 @@ class StoredSettings:
 
     keywords: TurnKeywords
     tool_format: str | None
-    hidden_tools: frozenset[str]
+    hidden_tools: tuple[str, ...]
     """The offered names of tools that the model cannot call."""
 
     def select_model(self, model: ClientModel, keywords: TurnKeywords) -> tuple[ClientModel, TurnKeywords]:
@@ -143,4 +143,4 @@ def read_settings(stored: Mapping[str, Any], limits: Limits, locked: Collection[
             temperature=found.get("temperature"), max_tokens=None if max_tokens is None else int(max_tokens)
         ),
     }
-    return StoredSettings(keywords, found.get("tool_format"), frozenset(found.get("disabled_tools", ())))
+    return StoredSettings(keywords, found.get("tool_format"), tuple(found.get("disabled_tools", ())))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route, Router
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dial_client.client.dial_client import DialClient
@@ -96,26 +97,18 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
     """Return the ASGI application."""
     # They are the operator's, and who reads a conversation is not.
     context.dial.skills.shows_folders = False
-    router = Router(build_routes(context), redirect_slashes=False, default=_refuse_path)
-    rates = RequestRates(context.peers)
+    routes, rates = build_routes(context), RequestRates(context.peers)
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
         person: Person | None = scope.get("state", {}).get(PERSON)
         if person is not None:
             _admit(person, rates, context.dial.credentials)
-        try:
-            # Whatever answers the request finds the servers of its person, and of nobody else.
-            with act_for(person.name if person is not None else ""):
-                await router(scope, receive, send)
-        except HTTPException as error:
-            if error.status_code != 405:
-                raise
-            # Starlette names the methods of one route only, and a path may have several. The first path is the most
-            # specific one: /conversations/import is also a /conversations/{id}.
-            routes = [route for route in router.routes if isinstance(route, Route)]
-            path = next(route.path for route in routes if route.matches(scope)[0] is Match.PARTIAL)
-            methods = {name for route in routes if route.path == path for name in route.methods or ()}
-            raise HTTPException(405, headers={"allow": ", ".join(sorted(methods))}) from error
+        # Whatever answers the request finds the servers of its person, and of nobody else.
+        with act_for(person.name if person is not None else ""):
+            route = _find_route(routes, scope)
+            is_application = route.app is route.endpoint
+            response = route.app if is_application else await route.endpoint(Request(scope, receive, send))
+            await response(scope, receive, send)
 
     limits, usage = context.operations.limits, context.usage
     if limits is None or usage is None:
@@ -228,5 +221,26 @@ async def _describe_person(request: Request) -> Response:
     return build_json_response(shown)
 
 
-async def _refuse_path(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
-    raise build_path_error(scope["path"])
+def _find_route(routes: Sequence[Route], scope: Scope) -> Route:
+    """Return the route of a request, whose parameters in the path become part of `scope`.
+
+    Starlette's `Router` would name the methods of one route only, and a path may have several; and a stream would hold
+    its frames as long as it is open, which take 3 KB.
+
+    Raises:
+        HttpError: There is no such path.
+        HTTPException: The path has other methods.
+    """
+    others: list[Route] = []
+    for route in routes:
+        match, found = route.matches(scope)
+        if match is Match.FULL:
+            scope.update(found)
+            return route
+        if match is Match.PARTIAL:
+            others.append(route)
+    if not others:
+        raise build_path_error(scope["path"])
+    # The first path is the most specific one: /conversations/import is also a /conversations/{id}.
+    methods = {name for route in others if route.path == others[0].path for name in route.methods or ()}
+    raise HTTPException(405, headers={"allow": ", ".join(sorted(methods))})

@@ -7,7 +7,7 @@ import ipaddress
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -352,9 +352,9 @@ class _LimitedProtocol(H11Protocol):
         super().__init__(*args, **kwargs)
         self._limits = limits
         self._proxies = proxies
-        inner = self.app
+        inner: ASGIApp = self.app
 
-        async def run_app(scope: Scope, receive: Receive, send: Send) -> None:
+        def run_app(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
             if self.address is None:
                 forwarded = ", ".join(Headers(scope=scope).getlist("x-forwarded-for"))
                 if address := find_client(self.client[0] if self.client else "", forwarded, proxies.networks):
@@ -362,7 +362,8 @@ class _LimitedProtocol(H11Protocol):
                     limits.assign(self, address)
             proxies.remove_false_headers(scope, is_proxy=self.address is None)
             scope["state"][ON_AUTHENTICATED] = lambda: limits.mark_authenticated(self)
-            await inner(scope, receive, send)
+            # No coroutine of its own, which a stream would hold as long as it is open.
+            return inner(scope, receive, send)
 
         self.app = run_app
 

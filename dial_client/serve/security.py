@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
 from urllib.parse import urlsplit
@@ -212,9 +212,8 @@ class SecurityMiddleware:
         """Respond to a request."""
         if scope["type"] != "http":
             return
-        # The routes below see the path under the mount, as the checks do. `app` is set because otherwise Starlette
-        # itself responds to a wrong method.
-        scope = {**scope, "app": self, "path": _find_path(scope), "root_path": ""}
+        if scope.get("root_path"):  # the routes below see the path under the mount, as the checks do
+            scope = {**scope, "path": _find_path(scope), "root_path": ""}
         foreign_origin = self._find_foreign_origin(scope)
         response = _Response(send, foreign_origin)
         body = _BodyReader(receive, self._policy, self._reserve_bytes)
@@ -357,9 +356,10 @@ class _BodyReader:
         self._announced = int(content_length) if content_length.isdigit() else 0
         self._check_size(self._announced)
 
-    async def receive(self) -> Message:
-        if self._is_complete:
-            return await self._receive()
+    def receive(self) -> Awaitable[Message]:
+        return self._receive() if self._is_complete else self._receive_part()
+
+    async def _receive_part(self) -> Message:
         self._reserve(max(self._announced, self._received))
         with anyio.move_on_after(self._deadline - anyio.current_time()) as timeout:
             message = await self._receive()

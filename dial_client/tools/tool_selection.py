@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -148,7 +148,7 @@ class ToolSnapshot:
     def _derived(self) -> dict[Hashable, ToolSnapshot]:
         return {}
 
-    def defer_tools(self, shown: frozenset[str]) -> tuple[ToolSpec, ...]:
+    def defer_tools(self, shown: Container[str]) -> tuple[ToolSpec, ...]:
         """Return all tools for an endpoint with its own tool search, most of them marked as deferred.
 
         Args:
@@ -326,7 +326,7 @@ class TurnTools:
     def __post_init__(self, history: Sequence[Message]) -> None:
         # The echoes of an endpoint with its own search contain the tools it found. The tools that another model called
         # are not in them, so they are not deferred.
-        self._shown = frozenset(_list_called_names(message for message in history if message.echo is None))
+        self._shown = dict.fromkeys(_list_called_names(message for message in history if message.echo is None))
         self._found = dict.fromkeys(_list_called_names(history))
         # A resource that the user attaches may be too long as well.
         texts = [message.text for message in history if message.role in (Role.TOOL, Role.USER)]

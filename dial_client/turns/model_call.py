@@ -114,12 +114,9 @@ class ModelCaller:
         status = StatusChanged(status_text.PROCESSING if context.depth else status_text.ANALYZING)
         await self.emit(status)
 
-        async def on_wait(why: str, seconds: float) -> None:
-            await self.emit(StatusChanged(status_text.describe_wait(why, seconds)) if seconds else status)
-
-        adapted_codes: set[str | None] = set()
+        adapted_codes: list[str | None] = []
         while True:
-            attempt = self._prepare(context, choice, on_wait)
+            attempt = self._prepare(context, choice, partial(self._report_wait, status))
             try:
                 if self.middleware.wraps_model_calls:
                     received = await self._ask_through_middleware(attempt)
@@ -132,9 +129,12 @@ class ModelCaller:
                 has_text = attempt.listener is not None and bool(attempt.listener.text)
                 if has_text or error.code in adapted_codes or not self._adapt_to(error, attempt):
                     raise
-                adapted_codes.add(error.code)
+                adapted_codes.append(error.code)
             else:
                 return await self._conclude(attempt, received, choice, may_call=may_call)
+
+    async def _report_wait(self, status: StatusChanged, why: str, seconds: float) -> None:
+        await self.emit(StatusChanged(status_text.describe_wait(why, seconds)) if seconds else status)
 
     def _prepare(self, context: ConversationContext, choice: ToolChoice, on_wait: OnWait) -> _Attempt:
         """Build the request from the conversation, the offered tools and the instructions."""

@@ -129,9 +129,12 @@ class TurnHandle(Generic[OutputT_co]):
     """The error that ended the turn; None if there is none."""
     _turn: Turn[OutputT_co] | None = field(default=None, init=False)
     _unsent: list[Message] = field(default_factory=list, init=False)
+    has_ended: bool = field(default=False, init=False)
+    """Whether the turn has ended."""
+    # Set when the turn has ended; None if nobody waits, because an event takes a hundredth of a silent turn's memory.
+    _ended: anyio.Event | None = field(default=None, init=False)
     _end_callbacks: tuple[Callable[[TurnHandle[Any]], None], ...] = field(default=(), init=False)
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, init=False)
-    _done: anyio.Event = field(default_factory=anyio.Event, init=False)
 
     def __post_init__(
         self, question: tuple[Message, ...], waiting: tuple[PendingApproval, ...], spend: Spend | None
@@ -157,11 +160,6 @@ class TurnHandle(Generic[OutputT_co]):
     def background(self) -> tuple[BackgroundCall[Any], ...]:
         """The calls in the background that run, and those whose result the model has not got."""
         return self.background_calls.calls
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the turn has ended."""
-        return self._done.is_set()
 
     @property
     def is_cancelled(self) -> bool:
@@ -302,7 +300,7 @@ class TurnHandle(Generic[OutputT_co]):
             ConversationBusy: The turn was abandoned: another process resumes it.
             DialError: The client was closed while the turn was running.
         """
-        await self._done.wait()
+        await self._wait()
         if self.failure is not None:
             raise self.failure
         assert self._turn is not None
@@ -315,7 +313,13 @@ class TurnHandle(Generic[OutputT_co]):
         self.is_awaited = True
         self.cancel()
         with anyio.CancelScope(shield=True):
-            await self._done.wait()
+            await self._wait()
+
+    async def _wait(self) -> None:
+        self._ended = self._ended or anyio.Event()
+        if self.has_ended:
+            self._ended.set()
+        await self._ended.wait()
 
     async def run(self) -> None:
         """Run the turn; this is the body of its task. `result` raises any error."""
@@ -387,7 +391,9 @@ class TurnHandle(Generic[OutputT_co]):
         self._log_failure()
         if self._turn is None and self.failure is None:
             self.failure = DialError("the client was closed while the turn was running")
-        self._done.set()
+        self.has_ended = True
+        if self._ended is not None:
+            self._ended.set()
         self.log.close(self.failure)
         observers, self.observers = self.observers, ()  # a turn kept for its events must not keep its observers
         for observer in observers:

@@ -252,7 +252,7 @@ class TurnRun:
         reserve = min(limits.timeout * _ANSWER_SHARE, _MAX_ANSWER_SECONDS)
         outer = () if services.outer is None else (services.outer.turn, services.outer.call)
         self._deadline = Deadline(limits.timeout - reserve, reserve=reserve, outer=outer)
-        self._client_tool_names = frozenset(tool.name for tool in services.client_tools)
+        self._client_tool_names = tuple(tool.name for tool in services.client_tools)
         self._offers_client_tools_only = False
         # The servers' tools that were offered last, and all tools that were offered with them.
         self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), services.client_tools)

@@ -10,7 +10,7 @@ import re
 import select
 import ssl
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
 from typing import Any
 
 import anyio
@@ -193,22 +193,22 @@ class _Response(httpx2.AsyncByteStream):
     async def read_head(self) -> None:
         """Read until the headers are complete."""
         while not self.status:
-            await self._read()
+            self._take(await self._read())
 
-    async def _read(self) -> None:
+    def _read(self) -> Awaitable[bytes]:
         if self._error is not None:
             raise self._error
-        data = await self._connection.read(self._timeout)
-        if data:
-            self._parse(data)
-        elif not self.status:
-            raise httpx2.RemoteProtocolError("Server disconnected without sending a response.")
-        elif not self._ends_with_connection:
-            raise httpx2.RemoteProtocolError("peer closed connection without sending complete message body")
-        else:
-            self._has_ended = True
+        return self._connection.read(self._timeout)
 
-    def _parse(self, data: bytes) -> None:
+    def _take(self, data: bytes) -> None:
+        """Parse the next bytes; none are the end of the connection."""
+        if not data:
+            if not self.status:
+                raise httpx2.RemoteProtocolError("Server disconnected without sending a response.")
+            if not self._ends_with_connection:
+                raise httpx2.RemoteProtocolError("peer closed connection without sending complete message body")
+            self._has_ended = True
+            return
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -227,7 +227,7 @@ class _Response(httpx2.AsyncByteStream):
                 yield content
             if self._has_ended:
                 return
-            await self._read()
+            self._take(await self._read())
 
     async def aclose(self) -> None:
         """Close the connection, or keep it for the next request if the body was read to its end."""

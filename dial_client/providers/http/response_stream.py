@@ -135,8 +135,6 @@ class ResponseStream:
     notes: list[str]
     bodies: list[RawBody] | None = None
     _has_output: bool = False
-    _refusal: ProviderError | None = None
-    """The error that the last response reported in place of a reply."""
 
     async def read_deltas(self, send: SendRequest) -> AsyncGenerator[Delta, None]:
         """Yield the deltas of the reply, a `Completion` last.
@@ -147,11 +145,19 @@ class ResponseStream:
             ProviderError: `send` raised it, the response reports an error, or the response contains no reply.
         """
         parser, pauses = self.parser, 0
+        refusal: ProviderError | None = None
         while True:
-            async with aclosing(self._read_response(send)) as deltas:
-                async for delta in deltas:
-                    yield delta
-            if self._refusal is not None:
+            earlier_notes = len(self.notes)
+            pieces, refusal = await send(refusal), None
+            body = RawBody(self.api, tuple(self.notes[earlier_notes:]))
+            try:
+                async with aclosing(self._read_body(pieces, body)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+            except (StreamBroken, ProviderError) as error:
+                refusal = self._record_failure(error, body)
+            body.ended, body.paused = True, parser.paused
+            if refusal is not None:
                 continue
             if not parser.paused:
                 break
@@ -163,30 +169,26 @@ class ResponseStream:
         for delta in self._finish():
             yield delta
 
-    async def _read_response(self, send: SendRequest) -> AsyncGenerator[Delta, None]:
-        """Send the request, and yield the deltas of its response."""
-        parser, earlier_notes = self.parser, len(self.notes)
-        refusal, self._refusal = self._refusal, None
-        pieces = await send(refusal)
-        body = RawBody(self.api, tuple(self.notes[earlier_notes:]))
-        try:
-            async with aclosing(self._read_body(pieces, body)) as deltas:
-                async for delta in deltas:
-                    yield delta
-        except StreamBroken as broken:
-            body.broke = str(broken.error)
+    def _record_failure(self, error: StreamBroken | ProviderError, body: RawBody) -> ProviderError | None:
+        """Record why a response has ended before its end; return the error that it reported in place of a reply.
+
+        Raises:
+            ProviderError: The error ends the reply.
+        """
+        has_output = self._has_output or self.parser.has_calls
+        if isinstance(error, StreamBroken):
+            body.broke = str(error.error)
             # Before any output the request can be sent again; after it, the user keeps what arrived.
-            if not (self._has_output or parser.ended or parser.has_calls):
-                raise broken.error from None
-            self.notes.append(f"the reply broke off: {broken.error}")
-        except ProviderError as error:
-            if self._has_output or parser.has_calls:
-                raise
-            # The body of a refusal is no part of a recorded reply.
-            if self.bodies is not None:
-                self.bodies.remove(body)
-            self._refusal = error
-        body.ended, body.paused = True, parser.paused
+            if not (has_output or self.parser.ended):
+                raise error.error from None
+            self.notes.append(f"the reply broke off: {error.error}")
+            return None
+        if has_output:
+            raise error
+        # The body of a refusal is no part of a recorded reply.
+        if self.bodies is not None:
+            self.bodies.remove(body)
+        return error
 
     async def _read_body(self, pieces: AsyncGenerator[bytes, None], body: RawBody) -> AsyncGenerator[Delta, None]:
         """Yield the deltas of a body, which is recorded in `body`."""
