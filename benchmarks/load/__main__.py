@@ -1,4 +1,4 @@
-"""`dial-chat serve` under load: ``python -m benchmarks.load [--faults] [--rounds N] [--smoke] [--json]``.
+"""`dial-chat serve` under load: ``python -m benchmarks.load [--faults] [--services NAME …] [--rounds N] [--json]``.
 
 A scripted model writes a token every 20 ms and calls a tool of 50 ms once in each turn, a real MCP server over standard
 input and output. Clients ask at a fixed rate whether or not earlier turns have ended, and waiting times count from when
@@ -21,14 +21,24 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.endpoint import Endpoint
 from benchmarks.load.fault_cases import HEADS, describe_row, measure_faults, print_faults
-from benchmarks.load.figures import WORKERS, Saturated, Streams, Waits, build_waits, measure_saturated, measure_streams
+from benchmarks.load.figures import (
+    SILENT,
+    WORKERS,
+    Saturated,
+    Streams,
+    Waits,
+    build_waits,
+    measure_saturated,
+    measure_silent,
+    measure_streams,
+)
 from benchmarks.load.postgres import Postgres, find_programs
 from benchmarks.load.service import PACE_MS, Service, build_arguments, describe_service
 from benchmarks.load.turns import Clients
@@ -56,9 +66,22 @@ class Plan:
     seconds: float = 4.0
     """Seconds of each window."""
     workers: int = WORKERS
+    silent: bool = True
+    """Whether the memory of silent streams is measured, at services of one process."""
 
 
-SMOKE = Plan(services=(("sqlite", 1),), conversations=40, rates=(10,), streams=(4,), rounds=1, seconds=2.0, workers=8)
+SMOKE = Plan(
+    services=(("sqlite", 1),),
+    conversations=40,
+    rates=(10,),
+    streams=(4,),
+    rounds=1,
+    seconds=2.0,
+    workers=8,
+    silent=False,
+)
+# A chunk of a model that says nothing while it is measured.
+_SILENCE_MS = 3_600_000
 
 
 @dataclass(slots=True)
@@ -74,20 +97,16 @@ class Figures:
     """Memory that each turn of the saturated service has left behind."""
     connections: int = 0
     """Connections of the service to PostgreSQL, under load."""
-
-    @property
-    def stream_kb(self) -> float:
-        """Memory of a further stream: between the fewest and the most streams; 0 if both are the same."""
-        few, many = self.streams[0], self.streams[-1]
-        return (many.memory_kb - few.memory_kb) / max(1, many.count - few.count)
+    stream_kb: float = 0.0
+    """Memory of a further stream that is open and silent."""
 
 
 @contextmanager
-def open_services(plan: Plan) -> Iterator[tuple[dict[str, Clients], Postgres | None]]:
+def open_services(plan: Plan, pace_ms: int = PACE_MS) -> Iterator[tuple[dict[str, Clients], Postgres | None]]:
     """Yield the clients of each service by its name, and the PostgreSQL server, if there is one."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        url = stack.enter_context(Endpoint()).paced_url(PACE_MS)
+        url = stack.enter_context(Endpoint()).paced_url(pace_ms)
         needs_postgres = any(store in ("postgres", "durable") for store, _ in plan.services)
         programs = find_programs() if needs_postgres else None
         postgres = stack.enter_context(Postgres(programs)) if programs is not None else None
@@ -129,7 +148,19 @@ async def measure(plan: Plan) -> dict[str, Figures]:
         for name, clients in opened.items():
             if failed := [asked for asked in clients.asked if not asked.has_answer]:
                 raise RuntimeError(f"{name}: {len(failed)} turns failed, such as {failed[0].ending} {failed[0].error}")
+    await _measure_silent(plan, measured)
     return measured
+
+
+async def _measure_silent(plan: Plan, measured: Mapping[str, Figures]) -> None:
+    for store, processes in plan.services:
+        if processes > 1 or not plan.silent:
+            continue
+        _say(f"{SILENT[1]} silent streams, {store}")
+        with open_services(replace(plan, services=((store, 1),)), _SILENCE_MS) as (opened, _):
+            for name, clients in opened.items():
+                await clients.create_conversations(SILENT[1])
+                measured[name].stream_kb = await measure_silent(clients)
 
 
 async def _measure_saturated(
@@ -143,7 +174,7 @@ async def _measure_saturated(
             measured[name].saturated.append(found)
             if postgres is not None and clients.service.database:
                 measured[name].connections = postgres.count_connections(clients.service.database)
-    for name, clients in opened.items():
+    for name, clients in opened.items() if plan.rounds else ():
         memory, turns = before[name]
         measured[name].growth_kb = (clients.service.memory_kb - memory) / (clients.answered - turns)
 
@@ -165,24 +196,30 @@ def build_tables(measured: Mapping[str, Figures]) -> list[str]:
     floor = next(iter(measured.values())).saturated
     for service, figures in measured.items():
         name = describe_service(service)
-        found = figures.saturated
-        ratios = [one.turns_a_second / base.turns_a_second for one, base in zip(found, floor, strict=True)]
-        rate, processor, database, statements = (
-            statistics.median(getattr(one, part) for one in found)
-            for part in ("turns_a_second", "processor_ms", "database_ms", "statements")
-        )
-        spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} - {max(ratios):.2f})"
-        share = statistics.median(one.processor_ms for one in floor) / processor
-        asked = f"{database:.1f} | {statements:.1f}" if figures.connections else " | "
-        turns.append(f"{name} | {rate:.0f} | {spread} | {processor:.1f} | {share:.2f} | {asked}")
-        stream = f"{figures.stream_kb:.0f}" if figures.streams else ""
-        kept = f"{figures.memory_kb / 1_000:.0f} | {figures.growth_kb:.1f} | {stream} | {figures.connections or ''}"
+        if found := figures.saturated:
+            turns.append(f"{name} | {_describe_turns(found, floor, has_database=figures.connections > 0)}")
+        stream = f"{figures.stream_kb:.0f}" if figures.stream_kb else ""
+        growth = f"{figures.growth_kb:.1f}" if figures.saturated else ""
+        kept = f"{figures.memory_kb / 1_000:.0f} | {growth} | {stream} | {figures.connections or ''}"
         memory.append(f"{name} | {kept}")
         rates += [f"{name} | {number} | {_cells(waits)}" for number, waits in figures.rates.items()]
         streams += [
             f"{name} | {each.count} | {each.processor_ms:.1f} | {_cells(each.waits)}" for each in figures.streams
         ]
-    return [_to_table(*rows) for rows in (turns, memory, rates, streams)]
+    return [_to_table(*rows) for rows in (turns, memory, rates, streams) if rows[1:]]
+
+
+def _describe_turns(found: Sequence[Saturated], floor: Sequence[Saturated], *, has_database: bool) -> str:
+    """Return the cells of a row: medians, and their ratios to those of the first service in the same round."""
+    ratios = [one.turns_a_second / base.turns_a_second for one, base in zip(found, floor, strict=True)]
+    rate, processor, database, statements = (
+        statistics.median(getattr(one, part) for one in found)
+        for part in ("turns_a_second", "processor_ms", "database_ms", "statements")
+    )
+    spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} - {max(ratios):.2f})"
+    share = statistics.median(one.processor_ms for one in floor) / processor
+    asked = f"{database:.1f} | {statements:.1f}" if has_database else " | "
+    return f"{rate:.0f} | {spread} | {processor:.1f} | {share:.2f} | {asked}"
 
 
 def _to_table(head: str, *rows: str) -> str:
@@ -206,11 +243,29 @@ def _cells(waits: Waits) -> str:
     return " | ".join(f"{value:.0f}" for value in (*waits.first_byte, *waits.gap))
 
 
+FIGURES = ("turns", "waits", "streams", "silent")
+
+
+def _choose(services: Sequence[tuple[str, int]], options: argparse.Namespace) -> Plan:
+    """Return the plan without the figures that are not wanted."""
+    figures = options.figures
+    return Plan(
+        services,
+        rates=Plan().rates if "waits" in figures else (),
+        streams=Plan().streams if "streams" in figures else (),
+        rounds=options.rounds if "turns" in figures else 0,
+        silent="silent" in figures,
+    )
+
+
 def main() -> None:
     """Run with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", action="store_true", help="what happens under faults, instead of figures")
     parser.add_argument("--only", default="", help="only faults whose names contain this")
+    known = {f"{store}{processes}": (store, processes) for store, processes in Plan().services}
+    parser.add_argument("--services", nargs="+", choices=known, default=[*known], help="only these services")
+    parser.add_argument("--figures", nargs="+", choices=FIGURES, default=FIGURES, help="only these figures")
     parser.add_argument("--rounds", type=int, default=Plan().rounds, help="windows of each saturated service")
     parser.add_argument("--smoke", action="store_true", help="a short run, whose numbers mean nothing")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -226,7 +281,7 @@ def main() -> None:
         if options.write is not None:
             write_tables(options.write, [_to_table(HEADS, *(describe_row(row).strip("| ") for row in rows))])
         sys.exit(0 if all(row.is_whole for row in rows) else 1)
-    plan = SMOKE if options.smoke else Plan(rounds=options.rounds)
+    plan = SMOKE if options.smoke else _choose([known[name] for name in options.services], options)
     measured = asyncio.run(measure(plan))
     if options.json:
         report: dict[str, Any] = {name: asdict(figures) for name, figures in measured.items()}

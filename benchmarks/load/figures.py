@@ -15,6 +15,8 @@ WORKERS = 50
 """Clients of each process that ask again at once: more than it can answer."""
 RAMP = 0.03
 """Seconds for each client until as many turns end as begin."""
+SILENT = (200, 800)
+"""Silent streams, with fewer and with more of them: a start leaves memory behind that the first ones use."""
 PATIENCE = 60.0
 """Seconds after which a service that answers no turn counts as broken."""
 
@@ -55,6 +57,27 @@ async def measure_saturated(clients: Clients, postgres: Postgres | None, seconds
     if not turns:
         raise RuntimeError(f"{service.name} answers nothing")
     return Saturated(turns / passed, processor / turns * 1_000, database / turns * 1_000, statements / turns)
+
+
+async def measure_silent(clients: Clients) -> float:
+    """Return the kilobytes of a further open stream whose model says nothing: between `SILENT` of them."""
+    loop = asyncio.get_running_loop()
+    tasks: list[asyncio.Task[Asked]] = []
+    memory = []
+    for count in SILENT:
+        while len(tasks) < count:
+            tasks.append(asyncio.create_task(clients.ask(loop.time(), words=1)))
+            await asyncio.sleep(0.01)
+        async with asyncio.timeout(PATIENCE):
+            while not all(asked.response.head for asked in clients.asked):  # noqa: ASYNC110 - a counter
+                await asyncio.sleep(0.1)
+        await asyncio.sleep(2.0)  # until the last ones have asked the model
+        memory.append(clients.service.memory_kb)
+    clients.service.kill()  # 800 turns would take their time to end
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return (memory[1] - memory[0]) / (SILENT[1] - SILENT[0])
 
 
 @dataclass(frozen=True, slots=True)

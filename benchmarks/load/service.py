@@ -180,6 +180,11 @@ class Service:
     ) -> None:
         self.close()
 
+    def kill(self) -> None:
+        """Kill the processes."""
+        for process in self.processes:
+            process.kill()
+
     def close(self) -> None:
         """End the processes."""
         for process in self.processes:

@@ -231,16 +231,16 @@ def _find_route(routes: Sequence[Route], scope: Scope) -> Route:
         HttpError: There is no such path.
         HTTPException: The path has other methods.
     """
-    others: list[Route] = []
+    refusing: list[Route] = []
     for route in routes:
         match, found = route.matches(scope)
         if match is Match.FULL:
             scope.update(found)
             return route
         if match is Match.PARTIAL:
-            others.append(route)
-    if not others:
+            refusing.append(route)
+    if not refusing:
         raise build_path_error(scope["path"])
     # The first path is the most specific one: /conversations/import is also a /conversations/{id}.
-    methods = {name for route in others if route.path == others[0].path for name in route.methods or ()}
+    methods = {name for route in refusing if route.path == refusing[0].path for name in route.methods or ()}
     raise HTTPException(405, headers={"allow": ", ".join(sorted(methods))})
