@@ -64,8 +64,8 @@ _MAX_COUNT = 2**53
 def parse_usage(usage: Any) -> Usage:
     """Return the token usage reported by OpenAI's two APIs. A field that is not a number counts as 0."""
     usage = to_object(usage)
-    input_details = to_object(usage.get("prompt_tokens_details") or usage.get("input_tokens_details"))
-    output_details = to_object(usage.get("completion_tokens_details") or usage.get("output_tokens_details"))
+    input_details = to_object(usage.get("prompt_tokens_details")) or to_object(usage.get("input_tokens_details"))
+    output_details = to_object(usage.get("completion_tokens_details")) or to_object(usage.get("output_tokens_details"))
     return Usage(
         input_tokens=find_number(usage, "prompt_tokens", "input_tokens"),
         output_tokens=find_number(usage, "completion_tokens", "output_tokens"),

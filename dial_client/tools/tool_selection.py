@@ -332,7 +332,10 @@ class TurnTools:
         texts = [message.text for message in history if message.role in (Role.TOOL, Role.USER)]
         kept = (key for text in texts for key in _KEPT.findall(text))
         self._can_read_results = any(self._results.has(key, self._owner) for key in kept)
-        self._current = _Offer()
+        # All inputs of the current offer: equal ones have equal offers. Its tools; its catalog, once it is asked for.
+        self._state: object = None
+        self._selected: tuple[ToolSpec, ...] = ()
+        self._catalog: Catalog | None = None
         # The tools that were offered last.
         self._last_tools: tuple[ToolSpec, ...] = ()
         self.describe_found: Callable[[Sequence[ToolSpec]], str] = _describe_found
@@ -344,16 +347,18 @@ class TurnTools:
 
     def offer_tools(self) -> tuple[ToolSpec, ...]:
         """Return the offered tools in a stable order; the same tuple object while nothing changes."""
-        offer = self._offer()
-        if offer.tools is not self._last_tools:
-            self._last_tools = offer.tools
-            self._meanings.update({tool.name: (tool.server, tool.tool) for tool in offer.tools if tool.server})
-            self._current = replace(offer, catalog=self._build_catalog(self._snapshot(), offer.tools))
+        self._update_offer()
+        if self._selected is not self._last_tools:
+            self._last_tools, self._catalog = self._selected, None
+            self._meanings.update({tool.name: (tool.server, tool.tool) for tool in self._selected if tool.server})
         return self._last_tools
 
     def get_catalog(self) -> Catalog:
         """Return the catalog with the routes of offered tools, of tools not found yet, and of the host's own tools."""
-        return self._offer().catalog
+        snapshot = self._update_offer()
+        if self._catalog is None:
+            self._catalog = self._build_catalog(snapshot, self._selected)
+        return self._catalog
 
     @property
     def always_offered(self) -> tuple[ToolSpec, ...]:
@@ -400,15 +405,14 @@ class TurnTools:
         """Return an empty text: what was stored has tainted when it arrived, and a late result says its source."""
         return ""
 
-    def _offer(self) -> _Offer:
-        """Return the current offer, rebuilt if something has changed."""
+    def _update_offer(self) -> ToolSnapshot:
+        """Select the tools anew if something has changed, and return the servers' current tools."""
         snapshot = self._snapshot()
         has_background = bool(self._background.calls)
         state = (snapshot, tuple(self._found), self._can_read_results, self._is_searched(), has_background)
-        if self._current.state != state:
-            tools = self._select(snapshot)
-            self._current = _Offer(state, tools, self._build_catalog(snapshot, tools))
-        return self._current
+        if self._state != state:
+            self._state, self._selected, self._catalog = state, self._select(snapshot), None
+        return snapshot
 
     def _select(self, snapshot: ToolSnapshot) -> tuple[ToolSpec, ...]:
         """Return the tools to offer: all tools, all tools with most of them deferred, or only the found tools."""
@@ -487,16 +491,6 @@ class TurnTools:
             self.list_names([tool for tool in ranked[FOUND_AT_ONCE:] if tool.name not in offered])
         )
         return "\n".join(["These tools can be called now:", self.describe_found(tools), *less_likely, *whole]) + end
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Offer:
-    """The offered tools in one state of the turn."""
-
-    state: object = None
-    """All inputs of the offer; equal states have equal offers."""
-    tools: tuple[ToolSpec, ...] = ()
-    catalog: Catalog = Catalog()  # noqa: RUF009 - frozen
 
 
 def _describe_found(tools: Sequence[ToolSpec]) -> str:
