@@ -47,6 +47,7 @@ from dial_client.gateway.login_tool import LoginTool
 from dial_client.gateway.long_results import LongResults
 from dial_client.gateway.meta_tools import MetaTools
 from dial_client.gateway.modern_requests import CAN_SERVE, ModernRequests
+from dial_client.gateway.plain_calls import PlainCalls
 from dial_client.gateway.questions import Questions, build_boundary
 from dial_client.gateway.resource_subscriptions import ResourceSubscriptions
 from dial_client.gateway.server_lists import ServerLists
@@ -261,6 +262,7 @@ class Gateway:
         server.add_notification_handler("notifications/roots/list_changed", NotificationParams, self._announce_roots)
         server.middleware.append(self._observe)
         server.middleware.append(build_boundary(self.options.name, self.sessions, self.options.state_folder))
+        server.middleware.append(PlainCalls(server).answer)
         server.find_extensions = self.find_extensions
         return server
 

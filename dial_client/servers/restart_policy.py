@@ -11,6 +11,7 @@ import random
 import time
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 from dial_client.servers.server_cache import ServerCache
 from dial_client.servers.status import ServerState
@@ -127,6 +128,7 @@ def add_jitter(seconds: float) -> float:
     return seconds * (0.75 + 0.25 * random.random())  # noqa: S311 (no secret)
 
 
+@lru_cache(maxsize=16)  # without it, the import takes longer than the answer, several times in each call
 def is_modern(version: str | None) -> bool:
     """Return True if this protocol version has neither handshake nor sessions (2026-07-28 and later)."""
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS

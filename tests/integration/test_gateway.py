@@ -12,6 +12,7 @@ from mcp.server import MCPServer
 from mcp.server.lowlevel import Server
 from mcp_types import (
     INVALID_PARAMS,
+    LOG_LEVEL_META_KEY,
     AudioContent,
     CallToolResult,
     Icon,
@@ -88,6 +89,29 @@ async def test_a_result_is_handed_on_as_the_server_sent_it(mode: str) -> None:
     assert result.structured_content == RESULT.structured_content
     assert (result.meta or {})["example.com/also"] is True
     assert (result.meta or {}).get("io.modelcontextprotocol/serverInfo", {}).get("name") in (None, "dial-client")
+
+
+async def test_a_client_of_an_older_revision_reads_a_structured_result_that_is_no_object_as_text() -> None:
+    async def list_tools(*_: object) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name="count", input_schema={"type": "object"})])
+
+    async def call_tool(*_: object) -> CallToolResult:
+        return CallToolResult(content=[], structured_content=cast("Any", [1, 2]))
+
+    server = Server("later", on_list_tools=list_tools, on_call_tool=call_tool)
+    async with running(host({"one": server}, "one/*")) as gateway, Client(gateway.server, mode="legacy") as client:
+        result = await client.call_tool("one__count", {})
+    assert (result.content, result.structured_content) == ([TextContent(text="[1, 2]")], None)
+
+
+async def test_what_a_client_says_about_itself_is_checked_with_each_call_that_says_something_else() -> None:
+    async with running(host({"one": rich_server()}, "one/*")) as gateway, Client(gateway.server) as client:
+        assert not (await client.call_tool("one__rich", {})).is_error
+        for _ in range(2):
+            with pytest.raises(MCPError) as refused:
+                await client.call_tool("one__rich", {}, meta=cast("Any", {LOG_LEVEL_META_KEY: "loud"}))
+            assert refused.value.error.code == INVALID_PARAMS
+        assert not (await client.call_tool("one__rich", {})).is_error
 
 
 async def test_the_meta_of_a_call_reaches_the_server() -> None:
