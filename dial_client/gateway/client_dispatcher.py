@@ -2,10 +2,14 @@
 
 The SDK (mcp 2.3) receives each message in one task, which hands it to another one. A call that arrives alone and whole
 is handed to its task by the event loop itself, without waking the first one: a round of the event loop less.
+
+On asyncio these tasks are in a group of asyncio: a task of anyio has a cancel scope and an event of its own, which take
+more instructions than the task, and a request has a scope of the SDK already.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
@@ -13,6 +17,7 @@ from functools import partial
 from typing import Any, cast
 
 import anyio
+import anyio.lowlevel
 from mcp.server import Server
 from mcp.server.connection import Connection
 from mcp.server.models import InitializationOptions
@@ -40,6 +45,8 @@ class ClientDispatcher(JSONRPCDispatcher[TransportContext]):
     def __init__(self, incoming: StandardInput, outgoing: StandardOutput, **options: Any) -> None:
         super().__init__(incoming, outgoing, **options)
         self._incoming, self._outgoing = incoming, outgoing
+        # The tasks of requests; None before the first request, and on trio.
+        self._tasks: asyncio.TaskGroup | None = None
 
     async def run(
         self,
@@ -63,12 +70,19 @@ class ClientDispatcher(JSONRPCDispatcher[TransportContext]):
         raise RuntimeError("the SDK's dispatcher waits before it begins a call")
 
     def _spawn(self, fn: Callable[..., Awaitable[Any]], *args: object, sender_ctx: contextvars.Context | None) -> None:
-        """Start a task without what `TaskGroup.start_soon` finds out about its function. A pipe has no `sender_ctx`."""
-        group = getattr(self, "_tg", None)  # private: another version of the SDK may have none
-        if group is None or sender_ctx is not None:
-            super()._spawn(fn, *args, sender_ctx=sender_ctx)
-        else:
-            group.create_task(cast("Coroutine[Any, Any, Any]", fn(*args)))
+        """Start a task for a request. A pipe has no `sender_ctx`."""
+        if self._tasks is not None and sender_ctx is None:
+            self._tasks.create_task(cast("Coroutine[Any, Any, Any]", fn(*args)))
+            return
+        super()._spawn(fn, *args, sender_ctx=sender_ctx)
+        if isinstance(anyio.lowlevel.current_token().native_token, asyncio.AbstractEventLoop):
+            super()._spawn(self._hold_tasks, sender_ctx=None)
+
+    async def _hold_tasks(self) -> None:
+        """Hold the group of the tasks until the SDK ends its own one, which this task is in: both end together."""
+        if self._tasks is None:
+            async with asyncio.TaskGroup() as self._tasks:
+                await anyio.sleep_forever()
 
     async def _write_result(self, request_id: RequestId, result: dict[str, Any]) -> None:
         """Write a result without the models of a message; another version of the SDK may write it in its own way."""

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCNotification
+from mcp_types import CONNECTION_CLOSED, JSONRPCNotification
 
 from tests.inner import ClientDispatcher, StandardFiles, StartSignal, open_streams
 
@@ -112,6 +112,45 @@ async def test_calls_are_answered_alone_together_and_in_pieces_and_cancelled_cal
     assert [answer["result"]["content"] for answer in answers] == [["tools/call", name] for name in names]
     assert [answer["id"] for answer in answers] == [1, 2, 3, 4, 5, 7, 9]
     assert begun[-2:] == ["waits", "last"]
+
+
+async def test_calls_that_wait_when_the_client_closes_its_end_are_cancelled_and_answered() -> None:
+    reads, to_gateway = os.pipe()
+    from_gateway, writes = os.pipe()
+    ended: list[str] = []
+
+    async def answer(_: Any, __: str, params: Any) -> dict[str, Any]:
+        if params["name"] == "first":
+            return {}
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(params["name"])
+        raise AssertionError
+
+    async def take(*_: Any) -> None:
+        """A notification."""
+
+    try:
+        with anyio.fail_after(30):
+            async with open_streams(StandardFiles(reads, writes), StartSignal(knows_tools=False)) as (incoming, output):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(ClientDispatcher(incoming, output).run, answer, take)
+                    for id_, name in enumerate(("first", "second", "third")):
+                        await anyio.wait_all_tasks_blocked()
+                        os.write(to_gateway, call(id_, name))
+                    await anyio.wait_all_tasks_blocked()
+                    os.close(to_gateway)
+                answers = await read_lines(from_gateway, 3)
+    finally:
+        for file in (reads, writes, from_gateway):
+            os.close(file)
+    assert sorted(ended) == ["second", "third"]
+    assert {line["id"]: line.get("error", {}).get("code") for line in answers} == {
+        0: None,
+        1: CONNECTION_CLOSED,
+        2: CONNECTION_CLOSED,
+    }
 
 
 def test_servers_start_after_the_first_list_if_no_server_is_needed_for_the_list() -> None:
