@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dial_client.messages.mcp_apps import URI_SCHEME
@@ -113,7 +114,7 @@ def rewrite_result(server: str, result: wire.CallToolResult) -> wire.CallToolRes
     """Return the result of a call with addresses in its links, its embedded resources, and its ``_meta``."""
     content = [_rewrite_block(server, block) for block in result.content]
     meta = rewrite_meta(server, result.meta)
-    if meta is result.meta and all(new is old for new, old in zip(content, result.content, strict=True)):
+    if meta is result.meta and all(map(is_, content, result.content)):
         return result
     return result.model_copy(update={"content": content, "meta": meta})
 

@@ -177,7 +177,7 @@ class StandardInput(ObjectReceiveStream[SessionMessage]):
             return os.read(self._file, _CHUNK)
 
     def _take_call(self, chunk: bytes) -> bool:
-        if self.begin_call is None or b'"tools/call"' not in chunk or not self._lines.is_line(chunk):
+        if self.begin_call is None or chunk.find(b'"tools/call"') < 0 or not self._lines.is_line(chunk):
             return False
         messages = parse_messages(chunk)
         request = messages[0].message if len(messages) == 1 else None

@@ -62,6 +62,8 @@ from dial_client.tools.result_content import READ_RESULT, to_content
 
 # The most calls of one client that run at the same time: each holds a task, and a call of a server.
 MAX_CALLS = 1_000
+# Clients end calls themselves. It has no state that one call could change for another.
+_NO_DEADLINE = NoDeadline()
 # Makes the call of a request; gets what it needs to ask the client, and the approval that was asked for before.
 MakeCall = Callable[[ClientRequest, GivenApproval | None], Awaitable[CallToolResult | InputRequiredResult]]
 
@@ -189,7 +191,7 @@ class ToolCalls:
             arguments = restore_arguments(listed.connection.name, arguments)
         call = ToolCallRequest(create_id(), name, arguments)
         waiting = {} if given is None else given.build_waiting(call)
-        result = await executor.execute_here(call, emit, NoDeadline(), waiting, tells_ends=False)
+        result = await executor.execute_here(call, emit, _NO_DEADLINE, waiting, tells_ends=False)
         if result.pending is not None:
             return self._questions.build_result(result.pending)
         if isinstance(result.exception, InputRequired):

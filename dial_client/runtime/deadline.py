@@ -113,13 +113,13 @@ class NoDeadline(Deadline):
 
     def scope(self) -> AbstractContextManager[anyio.CancelScope]:
         """Do nothing; ``scope.cancelled_caught`` is False."""
-        return nullcontext(_find_open_scope())
+        return _find_open_scope()
 
 
 @cache
-def _find_open_scope() -> anyio.CancelScope:
+def _find_open_scope() -> AbstractContextManager[anyio.CancelScope]:
     """Return a scope that is never entered."""
-    return anyio.CancelScope()
+    return nullcontext(anyio.CancelScope())
 
 
 class _Scope(AbstractContextManager[anyio.CancelScope]):

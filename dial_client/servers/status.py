@@ -182,7 +182,7 @@ class ServerStatusWriter(Observable[ServerStatus]):
     @property
     def state(self) -> ServerState:
         """The current state."""
-        return self.value.state
+        return self._value.state  # read several times in each call
 
     @property
     def error(self) -> str | None:

@@ -84,7 +84,8 @@ class Approval:
     rules in the same way, and the model reads a note about them."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "decision", Decision(self.decision))
+        if not isinstance(self.decision, Decision):
+            object.__setattr__(self, "decision", Decision(self.decision))
 
     @property
     def allowed(self) -> bool:

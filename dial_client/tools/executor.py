@@ -221,18 +221,18 @@ class ToolExecutor:
             is_alone: Whether the task of the caller is not for this call alone.
         """
         route = self.catalog().routes.get(call.name)
-        call = _normalize_arguments(call, route) if route else call
+        call, fits = _normalize_arguments(call, route) if route else (call, False)
         is_at_once = call.name == CALL_IN_BACKGROUND
-        while call.name == CALL_IN_BACKGROUND and route is not None and not route.check.find_problems(call.arguments):
+        while call.name == CALL_IN_BACKGROUND and fits:
             # From here on it is the other call, in every rule, question, event and record.
             call = replace(call, name=call.arguments["tool"], arguments=call.arguments["arguments"])
             route = self.catalog().routes.get(call.name)
-            call = _normalize_arguments(call, route) if route else call
+            call, fits = _normalize_arguments(call, route) if route else (call, False)
         server, tool = (route.spec.server, route.spec.tool) if route else ("", "")
         if round_.tells_ends:
             await round_.emit(ToolCallStarted(call, server, tool))
         started_at = time.monotonic()
-        make = self._attempt_in_middleware if round_.is_wrapped else self._attempt
+        make = self._attempt_in_middleware if round_.is_wrapped else partial(self._attempt, fits=fits)
         try:
             if is_over_limit:
                 limit = self.limits.max_calls_per_round
@@ -337,12 +337,12 @@ class ToolExecutor:
         async def attempt(changed: ToolCall) -> ToolCallResult:
             nonlocal is_begun
             is_begun = True
-            request, changed_route = replace(changed.request, id=call.id), route
+            request, changed_route, fits = replace(changed.request, id=call.id), route, False
             if round_.task is not None:
                 request = call  # it was made, and nothing can change it any more
             elif (changed_route := self.catalog().routes.get(request.name)) is not None:
-                request = _normalize_arguments(request, changed_route)
-            attempts.append(await self._attempt(request, changed_route, round_))
+                request, fits = _normalize_arguments(request, changed_route)
+            attempts.append(await self._attempt(request, changed_route, round_, fits=fits))
             return attempts[-1].result
 
         started_at = time.monotonic()
@@ -365,8 +365,17 @@ class ToolExecutor:
         last = attempts[-1] if attempts else _Attempt(result, started_at)
         return replace(last, result=replace(result, tool_call_id=call.id, taint=source))
 
-    async def _attempt(self, call: ToolCallRequest, route: Route | None, round_: _Round) -> _Attempt:
-        """Validate, approve, make and audit one call within the timeout of the turn."""
+    async def _attempt(
+        self, call: ToolCallRequest, route: Route | None, round_: _Round, *, fits: bool = False
+    ) -> _Attempt:
+        """Validate, approve, make and audit one call within the timeout of the turn.
+
+        Args:
+            call: The call.
+            route: The route to its tool; None for an unknown tool.
+            round_: Its round.
+            fits: Whether the arguments are known to fit the schema of the route.
+        """
         cleared: _Cleared | None = None
         started_at = time.monotonic()
         with self.audit.call(call, route.spec if route else None) as audit:
@@ -375,7 +384,7 @@ class ToolExecutor:
                     decision: _Cleared | ToolCallResult = _Cleared(route, call)
                     audit.record_decision(is_allowed=True, decided_by=_EARLIER_RUN)
                 else:
-                    decision = await self._clear(call, round_, audit)
+                    decision = await self._clear(call, route if fits else None, round_, audit)
                 started_at = time.monotonic()
                 if isinstance(decision, ToolCallResult):
                     result = decision
@@ -395,25 +404,29 @@ class ToolExecutor:
             result = replace(result, taint=source)
         return _Attempt(result, started_at, cleared)
 
-    async def _clear(self, call: ToolCallRequest, round_: _Round, audit: CallAudit) -> _Cleared | ToolCallResult:
+    async def _clear(
+        self, call: ToolCallRequest, route: Route | None, round_: _Round, audit: CallAudit
+    ) -> _Cleared | ToolCallResult:
         """Return the call that may run, whose arguments the approver may have changed, or the result with a refusal.
 
-        While the user decides, or a lazy server starts, the tool may change. The call is then checked again.
+        While the user decides, or a lazy server starts, the tool may change. The call is then checked again. Its
+        `route` is None if the arguments are not known to fit.
         """
         change = ""
         for _ in range(_MAX_CHANGES):
-            catalog = self.catalog()
-            route = catalog.routes.get(call.name)
-            if (problem := _find_problem(call, route, catalog)) is not None:
-                return problem
-            assert route is not None
+            if route is None:
+                catalog = self.catalog()
+                route = catalog.routes.get(call.name)
+                if (problem := _find_problem(call, route, catalog)) is not None:
+                    return problem
+                assert route is not None
             approval = await self._approve(call, route, round_, change, audit)
             if isinstance(approval, ToolCallResult):
                 return approval
             if approval.arguments is not None:
                 # The user may have made a mistake too: the changed arguments are validated like the model's.
                 call = replace(call, arguments=approval.arguments)
-                if (problem := _find_problem(call, route, catalog)) is not None:
+                if (problem := _find_problem(call, route, self.catalog())) is not None:
                     return problem
             if isinstance(route.connection, Connection):
                 # A lazy server starts only after the approval, and may list another definition than the cached one.
@@ -422,11 +435,11 @@ class ToolExecutor:
             if current is None:
                 return _Cleared(route, call)  # the call itself then fails, because the server or tool is gone
             # The user has approved the definition that was shown. If the tool is another one now, this is asked again.
-            change = ""
-            if current is not route:
-                change = compare_definitions(build_definition(route.spec), build_definition(current.spec))
+            same = current is route
+            change = "" if same else compare_definitions(build_definition(route.spec), build_definition(current.spec))
             if not change:
                 return _Cleared(current, call)
+            route = None
         return ToolCallResult.failed(call.id, Failure.SERVER, "The call failed: the tool definition keeps changing.")
 
     def _deny(self, call: ToolCallRequest, spec: ToolSpec, approval: Approval) -> ToolCallResult:
@@ -465,7 +478,7 @@ class ToolExecutor:
                 return build_waiting_result(question)
         if approval.arguments is not None:
             # Corrected in the same way as the model's arguments, before the deny rules see the values that are sent.
-            changed = _normalize_arguments(replace(call, arguments=dict(approval.arguments)), route)
+            changed, _ = _normalize_arguments(replace(call, arguments=dict(approval.arguments)), route)
             approval = self.approvals.decide_changed(spec, replace(approval, arguments=changed.arguments), taint)
         audit.record_decision(is_allowed=approval.allowed, decided_by=approval.decided_by, arguments=approval.arguments)
         return approval if approval.allowed else self._deny(call, spec, approval)
@@ -619,10 +632,10 @@ def _to_finite(number: float | None) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
-def _normalize_arguments(call: ToolCallRequest, route: Route) -> ToolCallRequest:
+def _normalize_arguments(call: ToolCallRequest, route: Route) -> tuple[ToolCallRequest, bool]:
     """Return the call with invalid JSON of its arguments repaired, and harmless type mismatches corrected.
 
-    A call that still does not fit is returned unchanged; `_find_problem` reports it.
+    The second value is whether it fits now. A call that does not is unchanged; `_find_problem` reports it.
     """
     if call.unreadable is not None:
         parsed = tool_arguments.parse_arguments(call.unreadable)
@@ -632,10 +645,12 @@ def _normalize_arguments(call: ToolCallRequest, route: Route) -> ToolCallRequest
             candidates = (*filter(None, reversed(objects)), *objects)
             parsed = next((value for value in candidates if _fit(value, route) is not None), None)
         if parsed is None:
-            return call
+            return call, False
         call = replace(call, arguments=parsed, unreadable=None)
     arguments = _fit(call.arguments, route)
-    return call if arguments is None or arguments is call.arguments else replace(call, arguments=arguments)
+    if arguments is None or arguments is call.arguments:
+        return call, arguments is not None
+    return replace(call, arguments=arguments), True
 
 
 def _fit(arguments: Mapping[str, Any], route: Route) -> Mapping[str, Any] | None:

@@ -67,7 +67,7 @@ def drop_change_note(text: str) -> str:
 
 def measure_answer(result: CallToolResult) -> int:
     """Return the size of a result in bytes, with texts in UTF-8 and attachments in base64, as the server sent it."""
-    return sum(_measure_block(block) for block in result.content)
+    return sum(map(_measure_block, result.content))
 
 
 def _measure_block(block: Any) -> int:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ def _encode(fields: Mapping[str, Any]) -> bytes:
         data = _find_encoder()(fields)
     except ValueError:  # lone surrogates
         return b""
-    return data if data.isascii() and b"\x7f" not in data else b""
+    return data if data.isascii() and 0x7F not in data else b""
 
 
 def build_fields(entry: AuditEntry, *, with_arguments: bool, mask: Mask | None) -> dict[str, Any]:
@@ -121,7 +122,7 @@ def build_fields(entry: AuditEntry, *, with_arguments: bool, mask: Mask | None) 
         entry.decided_by[:_MAX_NAME],
         entry.outcome,
     )
-    fields: dict[str, Any] = {"time": entry.time.isoformat(timespec="milliseconds").replace("+00:00", "Z")}
+    fields: dict[str, Any] = {"time": _format_time(entry.time)}
     fields |= {name: text for name, text in zip(_TEXTS, texts, strict=True) if text}
     if entry.waited is not None:
         fields["waited_s"] = round(entry.waited, 6)
@@ -134,6 +135,13 @@ def build_fields(entry: AuditEntry, *, with_arguments: bool, mask: Mask | None) 
         if with_arguments and (arguments := _prepare_arguments(entry.arguments, mask)) is not None:
             fields["arguments"] = arguments
     return fields
+
+
+def _format_time(time: datetime) -> str:
+    """Return a time in ISO 8601 to the millisecond, in UTC; `datetime.isoformat` takes twice as long, for each line."""
+    at = time if time.tzinfo is UTC else time.astimezone(UTC)
+    parts = at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond // 1000
+    return "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ" % parts  # noqa: UP031 - an f-string takes twice as long
 
 
 def _prepare_arguments(arguments: Mapping[str, Any] | str, mask: Mask | None) -> Any:

@@ -210,7 +210,7 @@ class _ServerOutput(ObjectReceiveStream[SessionMessage | Exception]):
         return chunk
 
     def _take_response(self, chunk: bytes) -> bool:
-        if b'"method"' in chunk or not self._splitter.is_line(chunk):
+        if chunk.find(b'"method"') >= 0 or not self._splitter.is_line(chunk):
             return False
         messages = parse_messages(chunk)
         return len(messages) == 1 and self.take_at_once(messages[0])
