@@ -54,10 +54,10 @@ class PlainCalls:
 
     def _check_meta(self, ctx: ServerRequestContext[Any, Any]) -> None:
         """Check what a client says about itself with each request (2026-07-28), unless it has said the same before."""
-        said = {key: value for key, value in (ctx.meta or {}).items() if key != "progress_token"}
-        if self._checked != (ctx.protocol_version, said):
+        meta = {key: value for key, value in (ctx.meta or {}).items() if key != "progress_token"}
+        if self._checked != (ctx.protocol_version, meta):
             methods.validate_client_request(METHOD, ctx.protocol_version, ctx.params)
-            self._checked = ctx.protocol_version, said
+            self._checked = ctx.protocol_version, meta
 
     def _to_json(self, version: str, result: Any) -> dict[str, Any]:
         if isinstance(result, dict):
