@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.browser import Browser, Tab
 from tests.support.openid_provider import CLIENT, CONFIGURATION, openid_provider
+from tests.support.program import python_server
+from tests.support.servers.launch import HERE
 from tests.support.web_page import DONE, send_message, serve_page
 
 pytestmark = pytest.mark.once
@@ -112,3 +114,36 @@ def test_a_person_whom_a_proxy_names_needs_no_token_and_cannot_log_out_here(chro
         assert tab.run(shown) == ["anna@example.org", True]
         send_message(tab, "Hi.")
         tab.until(DONE)
+
+
+def test_only_admins_are_offered_what_admins_may_do_and_a_person_without_scopes_may_log_out(
+    chromium: Browser, tmp_path: Path, free_tcp_port: int
+) -> None:
+    url = f"http://127.0.0.1:{free_tcp_port}/"
+    options = ["--port", str(free_tcp_port), "--auth", "oidc", "--oidc-client-id", CLIENT, "--public-url", url]
+    limits = tmp_path / "limits.json"
+    limits.write_text('{"*": {"tokensPerDay": 50000, "usdPerDay": 3}}')
+    options += ["--group-scopes", "staff=chat,read", "--owner-limits", str(limits)]
+    servers = {"library": python_server(HERE / "elicitation.py")}
+    with openid_provider() as provider, serve_page(tmp_path, [], servers, *options, "--oidc-issuer", provider.url):
+        provider.documents[CONFIGURATION]["end_session_endpoint"] = f"{provider.url}/end"
+        provider.documents["/realm/end"] = "logged out"
+        tab = chromium.tab()
+        tab.go(url)
+        tab.until("document.activeElement.id === 'message'")
+        tab.click("#servers-button")
+        tab.until("document.querySelector('.server[data-state=ready]') && document.querySelector('[data-key=usage]')")
+        buttons = tab.run("[...document.querySelectorAll('.server header button')].map((each) => each.textContent)")
+        usage = tab.run("document.querySelector('[data-key=usage] li').textContent")
+        refused = [error for error in tab.console_errors if "403" in error]
+
+        provider.groups = ["guests"]
+        guest = chromium.tab()
+        guest.go(url)
+        guest.until("!document.querySelector('#account').hidden")
+        guest.click("#account")
+        guest.click(".menu-item")
+        guest.until("location.pathname === '/realm/end'")
+    assert (buttons, refused) == ([], [])
+    assert usage == "Todayturns: 0 · 0 / 50,000 tokens · $0 / $3"
+    assert not any("threw" in error for error in guest.console_errors)

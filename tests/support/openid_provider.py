@@ -48,12 +48,14 @@ class OpenIdProvider:
     """Seconds until an ID token expires."""
     refreshes: bool = True
     """Whether refresh tokens are accepted."""
+    groups: list[str] = field(default_factory=lambda: ["staff"])
+    """The groups of the persons who log in."""
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     """The codes that were not redeemed, with the query of their request."""
 
     def sign(self, *, key: Any = None, key_id: str = "first", algorithm: str = "RS256", **claims: Any) -> str:
         """Return a token; a claim that is None is left out."""
-        usual = {"iss": self.url, "aud": CLIENT, "sub": "17", "exp": int(time.time()) + 60, "groups": ["staff"]}
+        usual = {"iss": self.url, "aud": CLIENT, "sub": "17", "exp": int(time.time()) + 60, "groups": self.groups}
         kept = {name: value for name, value in {**usual, **claims}.items() if value is not None}
         return jwt.encode(kept, make_key("first") if key is None else key, algorithm, {"kid": key_id})
 

@@ -6,7 +6,7 @@ import { createFold, el } from "./dom.js";
 import { showToast } from "./dialogs.js";
 import { createSteadyContent } from "./steady_content.js";
 import { escapeInvisible } from "./invisible_characters.js";
-import { translate } from "./language.js";
+import { formatNumber, translate } from "./language.js";
 import { describeError, formatCost } from "./descriptions.js";
 
 const SCOPES = {
@@ -26,11 +26,12 @@ export class AccessPanel {
 
   async refresh() {
     const read = (path) => this.#api.fetchJson("GET", path);
-    // Not for everybody: the audit log and the usage of all are for admins, and usage is counted with a database only.
-    const readIfAllowed = (path) => read(path).catch(() => null);
+    // Usage is counted with a database only.
+    const readIfThere = (path) => read(path).catch(() => null);
     try {
-      const [{ approvals }, { grants }, audit, usage, all] = await Promise.all(
-        [read("approvals"), read("grants"), ...["audit", "usage", "usage?owners"].map(readIfAllowed)]);
+      const ofAll = (await this.#api.readPerson()).scopes.includes("admin") ? ["audit", "usage?owners"] : [];
+      const [{ approvals }, { grants }, usage, audit, all] = await Promise.all(
+        [read("approvals"), read("grants"), ...["usage", ...ofAll].map(readIfThere)]);
       this.#render(approvals, grants, audit?.entries, [...listPeriods(usage), ...(all?.owners ?? []).map(toOwnerRow)]);
     } catch (error) {
       this.#rendered = "";
@@ -71,10 +72,14 @@ export class AccessPanel {
   }
 }
 
-/** Return what the person has used today and in this month, each with a name. */
+/** Return what the person has used today and in this month, each with a name, and with the limits of tokens and money. */
 function listPeriods(usage) {
   if (!usage) return [];
-  return [[translate("usage.today"), usage.today], [translate("usage.month"), usage.month]];
+  const { today, month, limits } = usage;
+  return [
+    [translate("usage.today"), today, limits.tokensPerDay, limits.usdPerDay],
+    [translate("usage.month"), month, limits.tokensPerMonth, limits.usdPerMonth],
+  ];
 }
 
 /** Return what a person has used in this month, with the person's name; there is no name in a service for one. */
@@ -82,10 +87,12 @@ function toOwnerRow({ owner, ...amount }) {
   return [escapeInvisible((owner || "–").slice(0, MAX_NAME)), amount];
 }
 
-function renderAmount([name, amount]) {
+function renderAmount([name, amount, maxTokens, maxCost]) {
   const tokens = amount.input_tokens + amount.output_tokens;
-  const facts = [translate("usage.turns", { turns: amount.turns }), translate("usage.tokens", { count: tokens }),
-    formatCost(amount.cost_usd)];
+  const count = maxTokens === undefined ? tokens : `${formatNumber(tokens)} / ${formatNumber(maxTokens)}`;
+  const cost = maxCost === undefined ? formatCost(amount.cost_usd)
+    : `$${formatNumber(amount.cost_usd, { maximumFractionDigits: 2 })} / $${formatNumber(maxCost)}`;
+  const facts = [translate("usage.turns", { turns: amount.turns }), translate("usage.tokens", { count }), cost];
   return el("li", {}, el("strong", {}, name), el("p.quiet", {}, facts.filter(Boolean).join(" · ")));
 }
 

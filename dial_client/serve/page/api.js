@@ -19,6 +19,7 @@ export class Api {
   #token = sessionStorage.getItem(TOKEN);
   #promptForToken;
   #prompt = null;
+  #person = null;
   /** True for a token of a login that no request has been accepted with: to log in again would not help. */
   #isUntried = false;
 
@@ -64,6 +65,13 @@ export class Api {
     }
   }
 
+  /** Return who uses the page, and for what: {name, shown_name, scopes}. It is asked for once for each token. */
+  readPerson() {
+    this.#person ??= this.fetchJson("GET", "me");
+    this.#person.catch(() => (this.#person = null));
+    return this.#person;
+  }
+
   /** False if no token is needed, or a proxy says who uses the page. */
   get hasToken() {
     return this.#token !== null;
@@ -107,6 +115,7 @@ export class Api {
 
   #storeToken(token) {
     this.#token = token;
+    this.#person = null;
     sessionStorage.setItem(TOKEN, token);
   }
 }

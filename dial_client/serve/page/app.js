@@ -429,10 +429,11 @@ function openAddress() {
 
 /** Show who uses the page, in a service for several persons. */
 async function showAccount() {
-  const { name, shown_name: shownName } = await api.fetchJson("GET", "me");
+  // Whoever may do nothing here may log out, to log in as somebody else.
+  const person = await api.readPerson().catch(() => null);
   const button = byId("account");
-  button.hidden = !name;
-  button.textContent = shownName;
+  button.hidden = !(person ? person.name : api.hasToken);
+  button.textContent = person?.shown_name ?? translate("account.log_out");
   button.disabled = !api.hasToken;  // a login at a proxy ends at the proxy
   button.addEventListener("click", () => openMenu(button, [[translate("account.log_out"), () => api.logOut()]]));
 }

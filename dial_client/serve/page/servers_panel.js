@@ -29,6 +29,7 @@ export class ServersPanel {
   /** A promise of the module that changes servers, if the operator allows changes. */
   #loading = null;
   #changes = null;
+  #isAdmin = false;
   #rendered = "";
   #interval = null;
   #timeout = null;
@@ -98,8 +99,9 @@ export class ServersPanel {
   /** Load the servers and tools. An error is shown in the panel only, above what was loaded before. */
   async refresh() {
     try {
-      const [{ servers, can_change: canChange }, { tools }] =
-        await Promise.all(["servers", "tools"].map((path) => this.#api.fetchJson("GET", path)));
+      const [{ servers, can_change: canChange }, { tools }, { scopes }] = await Promise.all(
+        [...["servers", "tools"].map((path) => this.#api.fetchJson("GET", path)), this.#api.readPerson()]);
+      this.#isAdmin = scopes.includes("admin");
       this.tools = new Map(tools.map((tool) => [tool.name, tool.server]));
       this.#toolsByServer = groupByServer(tools);
       this.#changes = canChange ? await this.#loadChanges() : null;
@@ -164,7 +166,7 @@ export class ServersPanel {
     const protocol = server.protocol_version ? `MCP ${server.protocol_version}` : "";
     const facts = [STATES.has(state) ? translate(`state.${state}`) : state, protocol, version, restarts];
     const dot = el("span.dot", { "aria-hidden": "true" });
-    const restart = CAN_RESTART.has(state) ? this.#createRestartButton(name) : null;
+    const restart = this.#isAdmin && CAN_RESTART.has(state) ? this.#createRestartButton(name) : null;
     const refresh = () => this.refreshSoon();
     const login = server.needs_login ? createLoginButton(this.#api, server, refresh) : null;
     const credentials = server.per_user ? createCredentialsButton(this.#api, name, refresh) : null;
