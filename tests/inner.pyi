@@ -584,6 +584,7 @@ from dial_client.serve.people.authentication import GroupScopes as GroupScopes
 from dial_client.serve.people.authentication import Person as Person
 from dial_client.serve.people.authentication import PersonalTokens as PersonalTokens
 from dial_client.serve.people.authentication import ProxyUsers as ProxyUsers
+from dial_client.serve.people.authentication import Refusal as Refusal
 from dial_client.serve.people.authentication import TokenAuthenticator as TokenAuthenticator
 from dial_client.serve.people.authentication import find_needed_scopes as find_needed_scopes
 from dial_client.serve.people.identity_provider import IdentityProvider as IdentityProvider

@@ -12,6 +12,7 @@ from tests.inner import (
     MemoryStore,
     OidcLogin,
     Person,
+    Refusal,
     ServeOptions,
     SQLStore,
     choose_access,
@@ -67,6 +68,16 @@ async def test_a_proxy_names_persons_and_the_operator_has_a_token() -> None:
     assert person == Person("anna", frozenset({"chat", "read", "approve"}), groups=groups_of_anna)
     assert operator == Person()
     assert access.proxy_headers == {"x-forwarded-user", "x-forwarded-groups"}
+
+
+async def test_who_comes_without_the_proxy_is_told_of_the_proxy_and_whose_token_is_wrong_of_the_token() -> None:
+    access = choose_access(ServeOptions(**PROXY, token=TOKEN), MemoryStore())
+    assert access.authenticator is not None
+    unnamed = await access.authenticator.authenticate({})
+    wrong = await access.authenticator.authenticate({"authorization": "Bearer wrong"})
+    assert isinstance(unnamed, Refusal) and isinstance(wrong, Refusal)
+    assert unnamed.message == "this service is used through its proxy, which logs persons in"
+    assert wrong.has_token
 
 
 async def test_without_groups_persons_may_do_all_but_change_the_service() -> None:

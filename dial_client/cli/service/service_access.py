@@ -94,8 +94,9 @@ def choose_access(serve_options: ServeOptions, store: SQLStore | MemoryStore) ->
         users = ProxyUsers(
             _read_group_scopes(serve_options.group_scopes), serve_options.user_header, serve_options.groups_header
         )
-        # A person whom the proxy names is that person, also if a program sends a token of another one.
-        return ServiceAccess(token, source, FirstOf(users, *known), users.header_names)
+        # A person whom the proxy names is that person, also if a program sends a token of another one. Who sends
+        # neither is told of the proxy.
+        return ServiceAccess(token, source, FirstOf(users, *known, users), users.header_names)
     return ServiceAccess(token, source, FirstOf(*known))
 
 

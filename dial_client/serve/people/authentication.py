@@ -291,7 +291,8 @@ class FirstOf:
     """The person whom the first of several authenticators knows, such as the operator's token before all others.
 
     Args:
-        authenticators: The authenticators; if none knows the person, the refusal is that of the last one.
+        authenticators: The authenticators; if none knows the person, the refusal is the last one that is about the
+            token of the request, else that of the last authenticator.
     """
 
     def __init__(self, *authenticators: Authenticator) -> None:
@@ -309,11 +310,12 @@ class FirstOf:
             HttpError: A token's requests of this minute are used up, or an identity provider does not answer.
             DialError: The database failed.
         """
-        found: Person | Refusal = Refusal("nobody may use this service")
+        refusals = [Refusal("nobody may use this service")]
         for authenticator in self._authenticators:
             if isinstance(found := await authenticator.authenticate(headers), Person):
-                break
-        return found
+                return found
+            refusals.append(found)
+        return next((each for each in reversed(refusals) if each.has_token), refusals[-1])
 
 
 def build_refusal(refusal: Refusal, metadata: ResourceMetadata | None = None) -> HttpError:
