@@ -312,20 +312,35 @@ async def test_a_person_sees_and_asks_only_the_models_that_are_allowed(tmp_path:
     ):
         created = (await anna.post("/conversations", json={})).json()
         where = f"/conversations/{created['id']}"
-        chosen = await anna.patch(where, json={"settings": {"model": "second"}})
+        of_bob = f"/conversations/{(await bob.post('/conversations', json={})).json()['id']}"
         answers = [
             await anna.post("/v1/chat/completions", json=ASKED),
-            await anna.post("/v1/chat/completions", json=ASKED | {"model": "second"}),
             await anna.post(f"{where}/chat", json={"text": "Hello?", "stream": False}),
+            await bob.patch(of_bob, json={"settings": {"model": "second"}}),
+            await anna.post("/v1/chat/completions", json=ASKED | {"model": "second"}),
+            await anna.patch(where, json={"pinned": True, "settings": {"model": "second"}}),
+            await bob.patch(of_bob, json={"settings": {"model": None}}),
             await bob.post("/v1/chat/completions", json=ASKED),
         ]
+        kept = [(await anna.get(where)).json(), (await bob.get(of_bob)).json()]
         listed = [[model["id"] for model in (await each.get("/v1/models")).json()["data"]] for each in (anna, bob)]
-        offered = [[model["name"] for model in (await each.get("/models")).json()["models"]] for each in (anna, bob)]
-    assert chosen.status_code == 200
-    assert [answer.status_code for answer in answers] == [200, 403, 403, 403]
-    assert {answer.json()["error"]["code"] for answer in answers[1:]} == {"model_not_allowed"}
+        models = [(await each.get("/models")).json() for each in (anna, bob)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 403, 403, 403, 403]
+    assert {answer.json()["error"]["code"] for answer in answers[3:]} == {"model_not_allowed"}
+    assert [(each["settings"], each["pinned"]) for each in kept] == [({}, False), ({"model": "second"}, False)]
     assert listed == [[MODEL, f"{MODEL}:plain"], ["second", "second:plain"]]
-    assert offered == [[], ["second"]]
+    assert [[model["name"] for model in found["models"]] for found in models] == [[], ["second"]]
+    assert [found["default"]["is_allowed"] for found in models] == [True, False]
+
+
+async def test_whoever_loses_a_model_can_change_other_settings_of_a_conversation_without_naming_a_model(
+    tmp_path: Path,
+) -> None:
+    limits = {"*": OwnerLimits(models=("second",))}
+    async with open_company(tmp_path / "a.db", [], limits) as company, await company.login("anna") as anna:
+        where = f"/conversations/{(await anna.post('/conversations', json={})).json()['id']}"
+        changed = await anna.patch(where, json={"settings": {"system": "Be brief."}})
+    assert (changed.status_code, changed.json()["settings"]) == (200, {"system": "Be brief."})
 
 
 def test_a_limit_is_that_of_the_person_else_the_widest_of_the_groups_else_that_of_everybody() -> None:

@@ -7,7 +7,7 @@ import { translate } from "./language.js";
 export class ModelPicker {
   #select = byId("model-picker");
   #models = [];
-  #standard = { name: "", profile: null };
+  #standard = { name: "", profile: null, is_allowed: true };
   #shown = null;
 
   /** `choose(name)` is called with the name of a profile, or with null for the standard model. */
@@ -27,11 +27,11 @@ export class ModelPicker {
   /** Show the model of a conversation; null for the standard model. */
   show(model) {
     this.#shown = model;
-    const { name: standard, profile } = this.#standard;
+    const { name: standard, profile, is_allowed: isAllowed } = this.#standard;
     const names = this.#models.filter((name) => name !== profile);
     if (model && model !== profile && !names.includes(model)) names.push(model);
     const options = [["", standard], ...names.map((name) => [name, name])].map(([value, name]) => {
-      return el("option", { value }, escapeInvisible(name));
+      return el("option", { value, disabled: !value && !isAllowed }, escapeInvisible(name));
     });
     this.#select.replaceChildren(...options);
     this.#select.value = model && model !== profile ? model : "";

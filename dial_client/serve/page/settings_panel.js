@@ -107,7 +107,8 @@ function createForm(settings, { models, default: standard, locked }, tools) {
   const isFree = (name) => !locked.includes(name);
   const hint = el("span.quiet", { id: "model-hint" });
   const model = el("select", { "aria-describedby": "model-hint", onchange: () => describe() },
-    el("option", { value: "" }, translate("settings.standard_model", { model: escapeInvisible(standard.name) })),
+    el("option", { value: "", disabled: !standard.is_allowed },
+      translate("settings.standard_model", { model: escapeInvisible(standard.name) })),
     ...models.map(({ name }) => {
       return el("option", { value: name, selected: name === settings.model }, escapeInvisible(name));
     }));

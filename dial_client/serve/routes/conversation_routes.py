@@ -34,6 +34,7 @@ from dial_client.serve.http_messages import (
     read_string,
 )
 from dial_client.serve.model_api.message_parts import parse_content
+from dial_client.serve.people.owner_limits import check_model
 from dial_client.serve.routes.share_routes import LINK, SHARED_MARK
 from dial_client.serve.security import find_person, select_owned
 from dial_client.serve.sse_response import SSEResponse, parse_last_event_id, stream_turn
@@ -219,11 +220,14 @@ class ConversationRoutes:
         if not all(isinstance(value, bool) for value in marks.values()):
             raise HttpError(400, f"{' and '.join(MARKS)} are true or false", "bad_mark", param=next(iter(marks)))
         title = read_string(body, "title") if "title" in body or not (marks or "settings" in body) else None
+        settings: Any = body.get("settings")
+        if isinstance(settings, dict) and "model" in settings:
+            check_model(str(settings["model"] or self._model.name))
         if marks:
             manager = self._find_manager(request)
             await manager.update(request.path_params["id"], metadata_changes=marks)
         if "settings" in body:
-            await self._find_manager(request).update_settings(request.path_params["id"], body["settings"])
+            await self._find_manager(request).update_settings(request.path_params["id"], settings)
         if title is not None:
             await self._find_manager(request).rename(request.path_params["id"], title)
         return await self._respond(request, request.path_params["id"])

@@ -377,7 +377,11 @@ class FeatureRoutes:
         named = {} if "model" in self._locked else self._dial.model.profiles
         profiles = [profile for name, profile in named.items() if may_use_model(name)]
         models = await anyio.to_thread.run_sync(lambda: [describe_profile(profile) for profile in profiles])
-        default = {"name": self._model.name, "profile": self._dial.model.profile_name or None}
+        default = {
+            "name": self._model.name,
+            "profile": self._dial.model.profile_name or None,
+            "is_allowed": may_use_model(self._model.name),
+        }
         return build_json_response({"models": models, "default": default, "locked": self._locked})
 
     def _read_server(self, body: Mapping[str, Any]) -> str:
