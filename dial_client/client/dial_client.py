@@ -1066,10 +1066,15 @@ class DialClient:
         """The problems with servers and tools, one line each, such as why a tool is missing."""
         return (
             *self._servers.notes,
-            *self._tools.get_catalog().notes,
+            *self.tool_notes,
             *self.approvals.check_patterns(self._servers, self._tools.own),
             *self._skills.notes,
         )
+
+    @property
+    def tool_notes(self) -> tuple[str, ...]:
+        """Those of `notes` that say which tools of servers are left out or changed, and why."""
+        return self._tools.get_catalog().notes
 
     async def add_server(self, name: str, entry: Any) -> ServerStatus:
         """Connect another server, and return its status once it is ready or has failed.

@@ -41,6 +41,18 @@ def test_a_quiet_answer_is_printed_without_tool_calls(folder: Path, option: str)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "It said hi.\n", "")
 
 
+@pytest.mark.parametrize("output", ["text", "jsonl"])
+def test_a_quiet_answer_is_printed_without_what_was_changed_of_tools_but_with_failed_servers(
+    tmp_path: Path, output: str
+) -> None:
+    servers = {"long": entry("LongDescription"), "gone": {"command": "no-such-program"}}
+    write_config(tmp_path, servers, [{"text": "Hi."}])
+    loud = dial_chat(tmp_path, "--output", output, "Say hi").stderr
+    quiet = dial_chat(tmp_path, "--output", output, "-q", "Say hi").stderr
+    assert ("is cut" in loud, "'gone' is not available" in loud) == (True, True)
+    assert ("is cut" in quiet, "'gone' is not available" in quiet) == (False, True)
+
+
 BROKEN = [{"text": "The beginning of", "error": {"message": "no such model", "status": 404, "code": "unknown"}}]
 
 

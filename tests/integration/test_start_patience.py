@@ -108,7 +108,7 @@ async def test_a_message_names_the_servers_that_start_slowly(capsys: pytest.Capt
     dial = DialClient(Model(), servers={"hangs": hanging_server(), "a": ready_server()})
     await dial.open()
     try:
-        await announce_servers(dial)
+        await announce_servers(dial, quiet=False)
     finally:
         await dial.aclose()
     assert capsys.readouterr().err.splitlines() == [

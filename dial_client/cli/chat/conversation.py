@@ -61,7 +61,7 @@ async def _talk_in_lines(options: Options, settings: Settings, provider: Provide
 
     async def wait_for_servers(dial: DialClient) -> None:
         console.on_enter = dial.skip_starting
-        await announce_servers(dial, print_line=print_warning)
+        await announce_servers(dial, quiet=options.quiet, print_line=print_warning)
         if not options.quiet:
             print_line(banner.format_servers_line(dial.servers, len(dial.tools), banner.UNCUT))
 

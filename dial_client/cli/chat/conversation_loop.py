@@ -27,7 +27,7 @@ from dial_client.cli.chat.slash_commands import (
     run_command,
     show_information,
 )
-from dial_client.cli.chat.startup_report import WaitForServers
+from dial_client.cli.chat.startup_report import WaitForServers, select_notes
 from dial_client.cli.input.input_references import merge_messages, with_attachments
 from dial_client.cli.input.shell_command import ShellCommands
 from dial_client.cli.input.tab_completion import build_completer
@@ -292,7 +292,7 @@ class ConversationLoop:
                         is_cancelled = turn.stop_reason is StopReason.CANCELLED
                         # Each note once in this run; but if a limit ended the turn, its own notes again.
                         known = turn.notes if turn.stop_reason is StopReason.ANSWERED else self._chat.dial.notes
-                        for note in turn.notes:
+                        for note in select_notes(self._chat.dial, turn.notes, quiet=self._chat.options.quiet):
                             (warn_once if note in known else warn)(note)
                         for line in describe_stop(turn, "/continue goes on"):
                             warn(line)

@@ -14,7 +14,12 @@ from typing import Any
 from dial_client.cli.approval import elicitation_prompt
 from dial_client.cli.approval.terminal_approver import build_approver
 from dial_client.cli.chat.chat_session import ChatSession, describe_stop, open_session
-from dial_client.cli.chat.startup_report import WaitForServers, wait_for_servers, wait_for_servers_in_lines
+from dial_client.cli.chat.startup_report import (
+    WaitForServers,
+    select_notes,
+    wait_for_servers,
+    wait_for_servers_in_lines,
+)
 from dial_client.cli.default_model import read_with_model
 from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.open_client import open_client, use_instructions
@@ -132,7 +137,8 @@ async def _answer(options: Options, question: str, typed: str, on_opened: Callab
     if options.output == "text" and schema is None and can_draw(options):
         screen, view = open_screen(options, has_input=False)
         screen.notify_by(settings.notify or "bell")
-        return await screen.run(partial(answer_on, screen, view, partial(wait_for_servers, screen=screen)))
+        wait = partial(wait_for_servers, screen=screen, quiet=options.quiet)
+        return await screen.run(partial(answer_on, screen, view, wait))
     lines = PlainScreen()
     lines.notify_by(settings.notify or "bell")
     sink = TerminalSink(
@@ -141,7 +147,7 @@ async def _answer(options: Options, question: str, typed: str, on_opened: Callab
         calls=not options.quiet,
         has_answer_alone=not sys.stdout.isatty(),
     )
-    return await answer_on(lines, sink, wait_for_servers_in_lines)
+    return await answer_on(lines, sink, partial(wait_for_servers_in_lines, quiet=options.quiet))
 
 
 async def _say_what_is_awaited(
@@ -162,7 +168,7 @@ async def _print(events: AsyncGenerator[Event, None], session: ChatSession, sink
         async for event in events:
             _show(event, session, sink)
             if isinstance(event, Finished):
-                print_notes(event.turn.notes)
+                print_notes(select_notes(session.dial, event.turn.notes, quiet=options.quiet))
                 print_notes(describe_stop(event.turn, "" if options.no_save else _WAY_ON, _RAISE))
     finally:
         sink.end()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -32,13 +32,19 @@ MAX_LINE = 300
 WaitForServers = Callable[[DialClient], Coroutine[Any, Any, None]]
 
 
+def select_notes(dial: DialClient, notes: Sequence[str], *, quiet: bool) -> Sequence[str]:
+    """Return the notes to print: a quiet program prints none of those on tools, which are no errors."""
+    return [note for note in notes if note not in dial.tool_notes] if quiet else notes
+
+
 async def announce_servers(
-    dial: DialClient, *, are_named: bool = True, print_line: Callable[[str], None] = warn_once
+    dial: DialClient, *, quiet: bool, are_named: bool = True, print_line: Callable[[str], None] = warn_once
 ) -> None:
     """Wait until a turn can begin, name servers that take long to start, and print problems of servers.
 
     Args:
         dial: The client.
+        quiet: Do not print that tools are left out or changed.
         are_named: Name the servers that take long; False if the screen names them.
         print_line: Prints a line.
 
@@ -50,7 +56,7 @@ async def announce_servers(
     if are_named and (awaited := _describe_awaited(dial)):
         print_line(f"waiting for servers: {awaited}")
     await dial.ready_for_turn()
-    for note in dial.notes:
+    for note in select_notes(dial, dial.notes, quiet=quiet):
         print_line(note)
 
 
@@ -75,10 +81,10 @@ async def show_servers(dial: DialClient, screen: Screen, *, quiet: bool) -> None
     if not quiet:
         line = banner.format_servers_line(dial.servers, len(dial.tools), screen.columns)
         screen.print_prose(style(line, screen.theme.faint))
-    await announce_servers(dial)
+    await announce_servers(dial, quiet=quiet)
 
 
-async def wait_for_servers(dial: DialClient, screen: Screen) -> None:
+async def wait_for_servers(dial: DialClient, screen: Screen, *, quiet: bool) -> None:
     """Wait until the servers have started, or until Enter; show the servers that are starting, and their problems.
 
     Raises:
@@ -92,23 +98,23 @@ async def wait_for_servers(dial: DialClient, screen: Screen) -> None:
 
         screen.on_enter, screen.live.is_waiting = stop_waiting, True
         await _show_starting(dial, screen, lambda: [*dial.awaited_servers])
-        await announce_servers(dial)
+        await announce_servers(dial, quiet=quiet)
     screen.live.starting, screen.live.is_waiting = (), False
 
 
-async def wait_for_servers_in_lines(dial: DialClient) -> None:
+async def wait_for_servers_in_lines(dial: DialClient, *, quiet: bool) -> None:
     """Wait until the servers have started, or until Enter, and print problems of servers.
 
     Raises:
         ServerStartError: A required server did not start.
     """
     if not tty.can_wait_for_enter():
-        await announce_servers(dial)
+        await announce_servers(dial, quiet=quiet)
         return
     async with anyio.create_task_group() as group:
         group.start_soon(_skip_on_enter, dial, group.cancel_scope)
         with suppress(DialError):  # raised again below, outside of the task group, which would wrap it
-            await announce_servers(dial, are_named=False)
+            await announce_servers(dial, quiet=quiet, are_named=False)
         group.cancel_scope.cancel()
     await dial.ready_for_turn()
 

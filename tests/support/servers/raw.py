@@ -321,6 +321,13 @@ class BadTools(Server):
         return {"tools": [*bad, TOOL, odd, {"description": "nameless", "inputSchema": {"type": "object"}}]}
 
 
+class LongDescription(Server):
+    """Has a tool whose description is cut for the model."""
+
+    def list(self) -> dict[str, Any]:
+        return {"tools": [TOOL | {"description": "So it goes. " * 1_000}]}
+
+
 class NoTools(Server):
     def take(self, message: dict[str, Any]) -> None:
         super().take(message | {"method": "no/tools"} if message.get("method") == "tools/list" else message)
