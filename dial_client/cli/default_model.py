@@ -13,7 +13,7 @@ from dial_client.cli.options import Options
 from dial_client.cli.streams.error_stream import warn_once
 from dial_client.cli.streams.tty import Unanswered, can_ask_user
 from dial_client.cli.trust.folder_texts import read_folder_texts
-from dial_client.messages.errors import ConfigError
+from dial_client.messages.errors import NoModel
 from dial_client.messages.model import Provider
 from dial_client.providers import pin_address
 from dial_client.providers.presets import KEYS_OF_PRESETS, MODELS_OF_KEYS
@@ -30,7 +30,17 @@ async def read_with_model(options: Options) -> tuple[Settings, Provider]:
     Raises:
         ConfigError: The configuration is wrong or not trusted, or the model cannot be found or opened.
     """
-    settings = await with_default_model(options, await read_settings(options))
+    return await open_default_model(options, await read_settings(options))
+
+
+async def open_default_model(options: Options, settings: Settings) -> tuple[Settings, Provider]:
+    """Open the model of a configuration, and return both; if none is named, a default model is found.
+
+    Raises:
+        NoModel: No model was found.
+        ConfigError: The model cannot be opened.
+    """
+    settings = await with_default_model(options, settings)
     provider = open_model(options, settings)
     if is_demonstration(options, settings) and not options.quiet:
         from dial_client.cli.models.model_proposals import describe_demonstration
@@ -57,7 +67,7 @@ async def with_default_model(options: Options, settings: Settings, environ: Mapp
         environ: The environment variables.
 
     Raises:
-        ConfigError: No model was found, and the user cannot be asked, or names none.
+        NoModel: No model was found, and the user cannot be asked, or names none.
     """
     if find_model_name(options, settings):
         return settings
@@ -92,7 +102,7 @@ async def with_default_model(options: Options, settings: Settings, environ: Mapp
     if proposal is None:
         has_embedded = importlib.util.find_spec("xllamacpp") is not None
         embedded = "-m local is the embedded model, a demonstration of 490 MB" if has_embedded else "-m ollama:ID"
-        raise ConfigError(
+        raise NoModel(
             "no model is named, no key is set, and no local model server runs",
             hint=f"give -m NAME ({embedded}), set OPENAI_API_KEY or ANTHROPIC_API_KEY, "
             "or start Ollama, LM Studio, llama.cpp or vLLM; dial-chat init asks for any other endpoint",

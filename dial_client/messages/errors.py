@@ -64,6 +64,10 @@ class ConfigError(DialError):
         return f"{problem} ({self.hint})" if self.hint else problem
 
 
+class NoModel(ConfigError):
+    """No model is named, and none was found."""
+
+
 class ServerError(DialError):
     """An error of one MCP server; ``server`` is its name in the configuration."""
 

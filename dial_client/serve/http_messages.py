@@ -21,6 +21,7 @@ from dial_client.messages.errors import (
     ConversationBusy,
     ConversationNotFound,
     DialError,
+    NoModel,
     ProviderError,
     RequestRefused,
     StoreUnavailable,
@@ -233,10 +234,12 @@ def to_http_error(error: Exception) -> HttpError:
             headers = {} if error.retry_after is None else {"retry-after": str(math.ceil(error.retry_after))}
             kind = "rate_limit_error" if status == 429 else _INVALID_REQUEST if status < 500 else "upstream_error"
             return HttpError(status, str(error), error.code or "model_failed", kind=kind, headers=headers)
-        case RequestRefused():
-            return HttpError(403, str(error), "refused")
-        case ConfigError():
-            return HttpError(400, str(error), "invalid_request")
+        case NoModel():
+            message = 'this service has no model: its operator names one with --model, or "defaultModel" in its file'
+            return HttpError(503, message, "no_model", kind="server_error")
+        case RequestRefused() | ConfigError():
+            status, code = (403, "refused") if isinstance(error, RequestRefused) else (400, "invalid_request")
+            return HttpError(status, str(error), code)
         case StoreUnavailable():
             # The log has the reason: which database this is, and how it is reached, is nothing that clients need.
             message = "the database of this service is not available: try again later"

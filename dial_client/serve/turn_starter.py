@@ -54,9 +54,11 @@ class TurnStarter:
         """Start a turn in a conversation of the person of a request.
 
         Raises:
-            DialError: The conversation cannot go on.
+            DialError: The conversation cannot go on, or there is no model.
             HttpError: The service or the person has too many turns, or may not use the model.
         """
+        if not self.dial.model.profiles:
+            self.dial.model.require()  # before the question is stored
         await self.check_model(request, conversation_id)
         with self.turns.reserve(find_person(request).name):
             runner = select_owned(self.runner, request)

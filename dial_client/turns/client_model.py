@@ -11,7 +11,7 @@ import anyio
 from anyio import to_thread
 
 from dial_client.hooks.middleware import MiddlewareChain
-from dial_client.messages.errors import ConfigError, ProviderError
+from dial_client.messages.errors import ConfigError, NoModel, ProviderError
 from dial_client.messages.message import Message
 from dial_client.messages.model import (
     Downloading,
@@ -323,10 +323,10 @@ class ClientModel:
         """Return the provider.
 
         Raises:
-            ConfigError: The client has no model.
+            NoModel: The client has no model.
         """
         if self.provider is None:
-            raise ConfigError("no model is named", hint="give DialClient a model")
+            raise NoModel("no model is named", hint="give DialClient a model")
         return self.provider
 
     def get_unrecorded(self) -> Provider:

@@ -97,6 +97,20 @@ def test_unchanged_servers_keep_running_and_an_invalid_file_changes_nothing(tmp_
         assert process.wait(LONG) == 0
 
 
+def test_a_service_without_a_model_answers_after_a_reload_that_names_one(tmp_path: Path) -> None:
+    path = write(tmp_path, json.dumps({"mcpServers": {}}))
+    with serving(tmp_path, "-c", path) as (process, url, token):
+        assert ask(url, token, "/v1/models").json()["data"] == []
+        process.send_signal(signal.SIGHUP)
+        assert "the model is the same" in wait_for(process, "was reloaded")
+        for name in ("same", "changed"):
+            (tmp_path / name).mkdir()
+        write(tmp_path, configuration(tmp_path, timeout=5, reply="one"))
+        process.send_signal(signal.SIGHUP)
+        assert "another model answers" in wait_for(process, "was reloaded")
+        assert (answer(url, token), model_name(url, token)) == ("one", f"scripted:{tmp_path / 'one'}.json")
+
+
 def test_conversations_can_use_the_profiles_of_the_reloaded_configuration(tmp_path: Path) -> None:
     def profiles(*names: str) -> str:
         models = {name: {"api": "chat", "base_url": "http://127.0.0.1:9/v1", "model": name} for name in names}

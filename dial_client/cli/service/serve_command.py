@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 
 from dial_client.cli.audit_report import find_audit_folder
-from dial_client.cli.default_model import read_with_model
+from dial_client.cli.default_model import open_default_model
 from dial_client.cli.gateway_command import build_grants_command, read_listing
 from dial_client.cli.load_settings import find_model_name, read_settings
 from dial_client.cli.open_client import apply_configuration, open_client, use_agents, use_skills
@@ -29,7 +29,7 @@ from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_settings import KEYS
 from dial_client.hooks.call_context import LaterCallers
 from dial_client.hooks.server_callbacks import Callbacks
-from dial_client.messages.errors import ConfigError, DialError
+from dial_client.messages.errors import ConfigError, DialError, NoModel
 from dial_client.messages.model import Provider
 from dial_client.serve.application import AppContext
 from dial_client.serve.http_server import HttpServer, Proxies, open_socket, parse_proxy
@@ -68,7 +68,7 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
     operations = _build_operations(options, serve_options)
     access = choose_access(serve_options, store)
     proxies = Proxies(tuple(map(parse_proxy, serve_options.proxy)), access.proxy_headers | {REQUEST_ID})
-    settings, provider = await read_with_model(options)
+    settings, provider = await _open_model(options, await read_settings(options), serve_options)
     skills, agents = await read_skills(options, settings), await read_agents(options, settings)
     user = PageUser()
     callers = None if serve_options.no_mcp else LaterCallers()
@@ -115,6 +115,23 @@ async def serve_http(options: Options, serve_options: ServeOptions) -> int:
             async with web.lifespan():
                 server = HttpServer(web, listener, web.context.turns, proxies=proxies)
                 return await _serve(server, web.context, shown, reload)
+
+
+async def _open_model(
+    options: Options, settings: Settings, serve_options: ServeOptions
+) -> tuple[Settings, Provider | None]:
+    """Return the configuration with the model that answers, and the model; None for a service of ``/mcp`` alone.
+
+    Raises:
+        ConfigError: The model cannot be opened, or there is neither a model nor ``/mcp``.
+    """
+    try:
+        return await open_default_model(options, settings)
+    except NoModel as error:
+        if serve_options.no_mcp or serve_options.title_model:
+            raise
+        warn(f"{error}. Only /mcp is of use: chats get 503")
+        return settings, None
 
 
 def _build_operations(options: Options, serve_options: ServeOptions) -> Operations:
@@ -187,8 +204,10 @@ def _read_locked_settings(values: Sequence[str]) -> frozenset[str]:
     return KEYS if "all" in names else frozenset(names)
 
 
-def _choose_model_name(options: Options, settings: Settings, provider: Provider) -> str:
-    return find_model_name(options, settings) or provider.info.model or provider.info.name
+def _choose_model_name(options: Options, settings: Settings, provider: Provider | None) -> str:
+    """Return the name of the model for clients; empty if there is no model."""
+    name = find_model_name(options, settings)
+    return name or ("" if provider is None else provider.info.model or provider.info.name)
 
 
 class ConfigurationReload:
@@ -240,7 +259,7 @@ class ConfigurationReload:
             warn(f"the configuration was not reloaded, the old one stays in effect: {error}")
         else:
             self._settings = settings
-            model.name = _choose_model_name(self._options, settings, self._dial.model.require())
+            model.name = _choose_model_name(self._options, settings, self._dial.model.provider)
             warn(f"the configuration was reloaded. {changes}")
 
 

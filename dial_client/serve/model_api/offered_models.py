@@ -49,7 +49,7 @@ class ModelNames:
     def list_names(self) -> list[str]:
         """Return all names, the served model first, and each model once more without tools and instructions."""
         profiles = () if self._is_locked else self._dial.model.profiles
-        names = [name for name in dict.fromkeys((self._served.name, *profiles)) if may_use_model(name)]
+        names = [name for name in dict.fromkeys((self._served.name, *profiles)) if name and may_use_model(name)]
         return [f"{name}{suffix}" for suffix in ("", PLAIN) for name in names]
 
     def find(self, name: object, stand_in: str = "") -> NamedModel:
@@ -72,6 +72,7 @@ class ModelNames:
 
         Raises:
             HttpError: There is no model of this name.
+            NoModel: There is no model at all.
         """
         if name is None:
             return NamedModel(self._served.name)
@@ -85,6 +86,8 @@ class ModelNames:
             if stand_in and name.startswith(stand_in):
                 self._report(name)
                 return NamedModel(f"{self._served.name}{PLAIN if is_plain else ''}", None, is_plain)
+        if not self._served.name:
+            self._dial.model.require()
         message = f"there is no model {name!r} here: the model is {self._served.name!r}, GET /v1/models lists all"
         raise HttpError(404, message, "model_not_found", param="model")
 
