@@ -286,6 +286,9 @@ class ToolCallResult:
     exception: BaseException | None = field(default=None, compare=False, repr=False)
     """The exception of a function, an approver or a middleware that made the call fail; None if there was none, and in
     a result that was stored, pickled or sent."""
+    decided_by: str = field(default="", compare=False, repr=False)
+    """What a middleware that answers in place of the tool names in the audit log; empty for ``middleware``. Not in
+    `to_dict`."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A value and an exception may hold what cannot be pickled. Not `__getstate__`: up to Python 3.11.2, a frozen

@@ -357,7 +357,8 @@ class ToolExecutor:
         if not is_begun:
             # No call was made: the middleware has answered or refused it.
             with self.audit.call(call, spec) as audit:
-                audit.record_decision(is_allowed=result.failure is not Failure.DENIED, decided_by="middleware")
+                is_allowed = result.failure is not Failure.DENIED
+                audit.record_decision(is_allowed=is_allowed, decided_by=result.decided_by or "middleware")
                 audit.record_result(result)
         # A middleware may answer with an earlier result of the tool, or change an untrusted text.
         sources = [attempt.result.taint for attempt in attempts] or [find_taint_source(call, result, route)]

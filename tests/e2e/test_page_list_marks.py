@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,13 +32,20 @@ def endpoint() -> Iterator[ModelEndpoint]:
         yield found
 
 
-@pytest.fixture
-def address(tmp_path: Path, endpoint: ModelEndpoint) -> Iterator[str]:
+@contextmanager
+def serve_models(folder: Path, endpoint: ModelEndpoint, *options: str) -> Iterator[str]:
+    """Run the server with the models ``first``, which is the default, and ``second``; provide its URL."""
     models = {
         name: {"api": "chat", "base_url": f"{endpoint.url}/v1", "model": f"the-{name}"} for name in ("first", "second")
     }
-    write_config(tmp_path, models=models, defaultModel="first")
-    with serve_folder(tmp_path) as found:
+    write_config(folder, models=models, defaultModel="first")
+    with serve_folder(folder, *options) as found:
+        yield found
+
+
+@pytest.fixture
+def address(tmp_path: Path, endpoint: ModelEndpoint) -> Iterator[str]:
+    with serve_models(tmp_path, endpoint) as found:
         yield found
 
 
@@ -125,6 +133,23 @@ def test_the_model_beside_the_message_answers_from_the_next_message_on(
     ask(tab, "Plums")
     assert tab.run("document.getElementById('model-picker').selectedOptions[0].text") != "second", "its own choice"
     assert_harmless(tab, address)
+
+
+def test_a_model_that_the_person_may_not_use_cannot_be_chosen_beside_the_message(
+    chromium: Browser, tmp_path: Path, endpoint: ModelEndpoint
+) -> None:
+    (tmp_path / "limits.json").write_text('{"*": {"models": ["second"]}}')
+    with serve_models(tmp_path, endpoint, "--owner-limits", "limits.json") as address:
+        tab = open_page(chromium, address)
+        tab.until(f"{CHOICES}.length === 2")
+        allowed = tab.run("[...document.getElementById('model-picker').options].map((each) => !each.disabled)")
+        assert allowed == [False, True]
+        tab.run("document.getElementById('model-picker').focus()")
+        tab.press("ArrowDown")
+        tab.until("document.getElementById('model-picker').value === 'second'")
+        send_message(tab, "Pears")
+        tab.until(DONE)
+        assert [request.json["model"] for request in endpoint.requests] == ["the-second"]
 
 
 def test_an_older_page_says_to_reload_when_its_second_script_is_gone(chromium: Browser, address: str) -> None:

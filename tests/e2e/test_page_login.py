@@ -11,7 +11,7 @@ from tests.support.browser import Browser, Tab
 from tests.support.openid_provider import CLIENT, CONFIGURATION, openid_provider
 from tests.support.program import python_server
 from tests.support.servers.launch import HERE
-from tests.support.web_page import DONE, send_message, serve_page
+from tests.support.web_page import DONE, send_message, serve_page, two_servers
 
 pytestmark = pytest.mark.once
 
@@ -147,3 +147,27 @@ def test_only_admins_are_offered_what_admins_may_do_and_a_person_without_scopes_
     assert (buttons, refused) == ([], [])
     assert usage == "Todayturns: 0 · 0 / 50,000 tokens · $0 / $3"
     assert not any("threw" in error for error in guest.console_errors)
+
+
+def test_the_audit_log_on_the_page_names_the_person_of_each_call_and_the_limits_that_denied_the_call(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    limits = tmp_path / "limits.json"
+    limits.write_text('{"*": {"tools": []}}')
+    call = {"tool_calls": [{"name": "echo", "arguments": {"text": "x"}}]}
+    options = ["--auth", "proxy", "--proxy", "127.0.0.1", "--group-scopes", "*=chat,read,admin"]
+    with serve_page(tmp_path, [call, "Done."], two_servers(), *options, "--owner-limits", str(limits)) as url:
+        tab = chromium.tab()
+        tab.call("Network.enable")
+        tab.call("Network.setExtraHTTPHeaders", headers={"X-Forwarded-User": "anna@example.org"})
+        tab.go(url)
+        tab.until(READY)
+        send_message(tab, "Hi.")
+        tab.until(DONE)
+        tab.click("#servers-button")
+        tab.until("document.querySelector('[data-key=audit] li')")
+        tab.run("document.querySelector('[data-key=audit]').open = true")
+        entries = tab.run("[...document.querySelectorAll('[data-key=audit] li p')].map((each) => each.textContent)")
+    assert all(entry.startswith("anna@example.org · ") for entry in entries)
+    ends = [" · call · denied", " · decision · denied · by limits of the person"]
+    assert [entry.endswith(end) for entry, end in zip(entries, ends, strict=True)] == [True, True]

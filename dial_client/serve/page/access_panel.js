@@ -32,7 +32,8 @@ export class AccessPanel {
       const ofAll = (await this.#api.readPerson()).scopes.includes("admin") ? ["audit", "usage?owners"] : [];
       const [{ approvals }, { grants }, usage, audit, all] = await Promise.all(
         [read("approvals"), read("grants"), ...["usage", ...ofAll].map(readIfThere)]);
-      this.#render(approvals, grants, audit?.entries, [...listPeriods(usage), ...(all?.owners ?? []).map(toOwnerRow)]);
+      const amounts = [...listPeriods(usage), ...(all?.owners ?? []).map(toOwnerRow)];
+      this.#render(approvals, grants, audit?.entries.filter(isOfCall), amounts);
     } catch (error) {
       this.#rendered = "";
       this.#show(() => [el("p.failed", {}, describeError(error))]);
@@ -108,10 +109,15 @@ function renderWaiting({ server, tool, conversation }) {
   return el("li", {}, name, " ", el("a", { href }, translate("access.open")));
 }
 
+/** Return whether an entry is a decision or a call; the first of each file only begins the log. */
+function isOfCall({ event }) {
+  return event !== "begin";
+}
+
 function renderEntry(entry) {
   const verdict = entry.decision || entry.outcome || "";
   const by = entry.decided_by && translate("access.by", { name: entry.decided_by });
-  const facts = [entry.time, entry.event, verdict, by].filter(Boolean);
+  const facts = [entry.owner?.slice(0, MAX_NAME), entry.time, entry.event, verdict, by].filter(Boolean);
   return el("li", {}, el("strong", {}, formatTool(entry)), el("p.quiet", {}, escapeInvisible(facts.join(" · "))));
 }
 

@@ -253,7 +253,8 @@ class OwnerLimiter(Middleware):
         """Refuse a call of a tool that the person may not use."""
         if call.spec is None or self.may_use_tool(call.owner, call.spec):
             return await call_next(call)
-        return build_not_run_result(call.request.id, "this person may not use this tool", Failure.DENIED)
+        refused = build_not_run_result(call.request.id, "this person may not use this tool", Failure.DENIED)
+        return replace(refused, decided_by="limits of the person")
 
 
 def _find_excess(used: UsedAmount, tokens: int | None, usd: float | None) -> str:
