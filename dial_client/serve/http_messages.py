@@ -1,7 +1,7 @@
 """HTTP responses and request bodies: JSON, and errors in OpenAI's and Anthropic's forms.
 
 An error is ``{"error": {"message", "type", "param", "code"}}``; at the paths of Anthropic's Messages API it is
-``{"type": "error", "error": {"type", "message"}}``, with Anthropic's types.
+``{"type": "error", "error": {"type", "message"}, "request_id"}``, with Anthropic's types and the id of `request_log`.
 """
 
 from __future__ import annotations
@@ -176,8 +176,11 @@ class HttpError(Exception):
 
     def to_messages_dict(self) -> dict[str, Any]:
         """Return the error in the form of Anthropic's Messages API, which is also its event in a stream."""
+        from structlog.contextvars import get_contextvars
+
         kind = _MESSAGES_ERRORS.get(self.status, "invalid_request_error" if self.status < 500 else "api_error")
-        return {"type": "error", "error": {"type": kind, "message": self.error["message"]}, "request_id": None}
+        error = {"type": kind, "message": self.error["message"]}
+        return {"type": "error", "error": error, "request_id": get_contextvars().get("request_id")}
 
     def to_messages_response(self) -> Response:
         """Return the response with the error in the form of Anthropic's Messages API."""

@@ -12,12 +12,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dial_client.runtime.logs import get_logger
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.serve.operations import Operations
-from dial_client.serve.security import ERROR_CODE, PERSON
+from dial_client.serve.security import ERROR_CODE, MESSAGES, PERSON
 
 log = get_logger(__name__)
 
 # The header of the id, in a request of a proxy and in each response.
 REQUEST_ID = "x-request-id"
+# The same header in the Messages API, which Anthropic's SDKs read.
+_MESSAGES_REQUEST_ID = "request-id"
 # An id that a proxy may give: what the usual proxies and tracing systems write.
 _WELL_FORMED = re.compile(r"[A-Za-z0-9._:+/=-]{8,128}")
 # Characters of a path in the access log.
@@ -57,7 +59,10 @@ class RequestLog:
             nonlocal status, size
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)[REQUEST_ID] = request_id
+                headers = MutableHeaders(scope=message)
+                headers[REQUEST_ID] = request_id
+                if scope["path"].startswith(MESSAGES):
+                    headers[_MESSAGES_REQUEST_ID] = request_id
             else:
                 size += len(message.get("body", b""))
             await send(message)

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from pydantic import BaseModel
 
-from tests.inner import FilePart, ImagePart, ScriptedProvider, TextPart
+from tests.inner import REQUEST_ID, FilePart, ImagePart, ScriptedProvider, TextPart
 from tests.integration.test_conversation_routes import ADD, Maths
 from tests.integration.test_responses_endpoint import BOTH, PARAMETERS, SUM, histories
 from tests.support.http_service import MODEL, TOKEN, HttpService, read_events, serve
@@ -161,6 +161,20 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a choice there is not": {"messages": HI, "tool_choice": {"type": "some"}},
     "no tokens": {"messages": HI, "max_tokens": 0},
 }
+
+
+async def test_an_error_and_the_event_of_an_error_have_the_id_of_the_request() -> None:
+    late = {"text": "I be", "error": {"message": "broke off", "status": 500}}
+    async with asked(["Hello.", late]) as (ai, server):
+        message = await ai.messages.create(**SHORT, messages=HI)
+        with pytest.raises(anthropic.NotFoundError) as missing:
+            await ai.messages.create(model="gpt", max_tokens=9, messages=HI)
+        async with server.http.stream("POST", "/v1/messages", json={"messages": HI, "stream": True}) as response:
+            events = [event async for event in read_events(response)]
+    assert isinstance(missing.value.body, dict)
+    assert message._request_id
+    assert missing.value.body["request_id"] == missing.value.request_id == missing.value.response.headers[REQUEST_ID]
+    assert events[-1].data["request_id"] == response.headers["request-id"] == response.headers[REQUEST_ID]
 
 
 async def test_failures_are_errors_of_the_sdk() -> None:
