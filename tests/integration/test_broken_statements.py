@@ -237,6 +237,7 @@ async def test_a_turn_whose_client_was_refused_does_not_run_however_late_its_wor
             await getattr(turns, method)(conversation, "Look!")
         assert trap.has_sprung.is_set()
         if (turn := turns.manager.find_turn(conversation)) is not None:
+            await turn.stop()
             with pytest.raises(DialError):  # its end is not stored
                 await turn.result()
         proxy.restore()
