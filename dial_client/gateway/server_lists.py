@@ -23,7 +23,7 @@ from dial_client.runtime.logs import get_logger
 from dial_client.servers.connection import Connection
 from dial_client.servers.notifications import Listing
 from dial_client.servers.resources import ListCache
-from dial_client.servers.server_manager import ServerManager
+from dial_client.servers.server_manager import ServerManager, find_absence
 from dial_client.servers.status import Observable, ServerState
 
 log = get_logger(__name__)
@@ -104,6 +104,16 @@ class ServerLists:
         gone = (ServerState.FAILED, ServerState.STOPPED, ServerState.DISABLED, ServerState.NEEDS_CREDENTIALS)
         connections = [connection for connection in self._servers.values() if connection.state not in gone]
         return tuple(item for connection in connections for item in self._caches[kind].find(connection))
+
+    def describe_unread(self, *kinds: ListKind) -> str:
+        """Return a sentence on the servers whose lists of some kinds are not known, and why; empty if all are known."""
+
+        def find_reason(connection: Connection) -> str:
+            is_ready = connection.state is ServerState.READY
+            unread = [kind for kind in kinds if is_ready and not self._caches[kind].is_fresh(connection)]
+            return f"it has not listed its {' and '.join(unread)} yet" if unread else find_absence(connection)
+
+        return self._servers.describe_missing(find_reason)
 
     def take_changes(self) -> tuple[ListKind, ...]:
         """Return the kinds whose lists are not those that clients know; from now on, clients know them."""

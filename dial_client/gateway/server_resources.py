@@ -64,7 +64,11 @@ class ResourceAddresses:
         if len(owners) == 1 and (owner := owners.pop()) in self._servers:
             return self._servers[owner], address
         code = INVALID_PARAMS if is_modern(protocol_version) else _RESOURCE_NOT_FOUND
-        reason = f"several servers have it: {', '.join(sorted(owners))}" if owners else "no server has it"
+        if owners:
+            reason = f"several servers have it: {', '.join(sorted(owners))}"
+        else:
+            missing = self._lists.describe_unread(ListKind.RESOURCES, ListKind.TEMPLATES)
+            reason = f"no server has it. {missing}" if missing else "no server has it"
         raise MCPError(code, f"Resource not found: {reason}", {"uri": address})
 
 

@@ -43,6 +43,12 @@ _MAX_REASON = 200
 
 ValueT = TypeVar("ValueT")
 
+
+def find_absence(connection: Connection) -> str:
+    """Return why a server, which is wanted, cannot be used now; empty if it can."""
+    return connection.summary.why_unavailable if connection.state in _MISSING else ""
+
+
 # Creates the connection to one server, without starting it.
 Connect = Callable[[str, Target, ClientCapabilities], Connection]
 
@@ -267,15 +273,19 @@ class ServerManager(Mapping[str, Connection]):
                 for connection in owned:
                     group.start_soon(connection.prepare)
 
-    def describe_missing(self) -> str:
-        """Return a sentence on the servers without tools that still start or cannot be used, and why; else empty.
+    def describe_missing(self, find_reason: Callable[[Connection], str] | None = None) -> str:
+        """Return a sentence on the servers that still start or cannot be used, and why; else empty.
 
-        A tool that is not found may be one of theirs.
+        What is not found may be one of theirs.
+
+        Args:
+            find_reason: Returns why what a server has is not known, empty if it is; None for the tools of servers.
         """
+        find_reason = find_reason or (lambda connection: "" if connection.tools else find_absence(connection))
         missing = [
-            f"{name!r} ({to_one_line(connection.summary.why_unavailable, _MAX_REASON)})"
+            f"{name!r} ({to_one_line(reason, _MAX_REASON)})"
             for name, connection in self.items()
-            if connection.state in _MISSING and not connection.tools
+            if (reason := find_reason(connection))
         ]
         return f"These servers are not available: {', '.join(missing)}." if missing else ""
 

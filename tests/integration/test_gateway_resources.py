@@ -14,6 +14,8 @@ from mcp.server.lowlevel import Server
 from mcp.shared.uri_template import UriTemplate
 
 from tests.inner import Protocol, parse_address, rewrite_template, to_address
+from tests.integration.test_gateway import rich_server
+from tests.support.clients import calculator
 from tests.support.fakes import virtual_time
 from tests.support.gateway_clients import Person, asking, connected
 from tests.support.gateways import MODES, host, running
@@ -284,6 +286,25 @@ async def test_a_server_that_hangs_delays_one_list() -> None:
         await changed.wait()
         third = (await client.list_resources()).resources
     assert third[0].uri == "dial+slow:late://1"
+
+
+@virtual_time
+async def test_a_resource_that_is_not_found_may_be_at_a_server_that_starts_or_has_not_listed_its_resources() -> None:
+    async def hang(*_: object) -> wire.ListResourcesResult:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    dial = host({"slow": Server("slow", on_list_resources=hang), "books": library(), "calc": calculator()})
+    async with running(dial) as gateway, Client(gateway.server) as client, anyio.create_task_group() as group:
+        group.start_soon(dial.add_server, "late", rich_server(may_start=anyio.Event()))
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(MCPError) as missing:
+            await client.read_resource("late://1")
+        group.cancel_scope.cancel()
+    assert missing.value.message == (
+        "Resource not found: no server has it. These servers are not available: "
+        "'slow' (it has not listed its resources yet), 'late' (it is still starting)."
+    )
 
 
 async def test_prompts_of_two_servers_have_different_names() -> None:
