@@ -177,6 +177,7 @@ class StandardInput(ObjectReceiveStream[SessionMessage]):
             return os.read(self._file, _CHUNK)
 
     def _take_call(self, chunk: bytes) -> bool:
+        # `in` would make and drop an exception for each chunk: bytes are asked for an integer first.
         if self.begin_call is None or chunk.find(b'"tools/call"') < 0 or not self._lines.is_line(chunk):
             return False
         messages = parse_messages(chunk)

@@ -150,8 +150,7 @@ _MAX_NOTES = 8
 _EXPIRED = "it is no longer shown to the model, because newer images and documents take its place"
 
 
-# Nothing changes the steps. They are made for each request, and frozen ones would take several times as long to make.
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class UserStep:
     """A user's message; never empty."""
 
@@ -162,7 +161,7 @@ class UserStep:
         return self.parts
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Result:
     """The result of a call; never empty."""
 
@@ -188,7 +187,7 @@ class Result:
         return self.is_error and not extract_text(self.parts).lower().startswith("error")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class AssistantStep:
     """An assistant message, with the results of its calls."""
 

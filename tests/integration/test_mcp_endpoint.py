@@ -247,7 +247,7 @@ async def test_an_unknown_session_gets_404_and_a_new_session_can_begin() -> None
 
 
 async def test_an_idle_session_ends() -> None:
-    options = McpOptions(idle_seconds=0.2)
+    options = McpOptions(idle_seconds=1.0)
     async with serve([], mcp=options) as service, _strangers() as http:
         id_ = await begin_session(http, service.url)
         while id_ in service.mcp.sessions:  # noqa: ASYNC110 - there is no event for it
@@ -256,7 +256,7 @@ async def test_an_idle_session_ends() -> None:
 
 
 async def test_a_session_with_a_stream_of_notifications_is_not_idle() -> None:
-    options = McpOptions(idle_seconds=0.2)
+    options = McpOptions(idle_seconds=1.0)
     async with serve([], mcp=options) as service, _strangers() as http:
         idle = await begin_session(http, service.url)
         id_ = await begin_session(http, service.url)
