@@ -14,11 +14,21 @@ used        searches after which a tool was called before the next search, with 
 used first  the same, with this tool first
 need        needs with a right tool among the first five
 need first  needs with a right tool first
+
+A second line has what the tool of search answers, played task by task: it describes only what is not on offer yet.
+
+described   annotated tools that an answer of their task describes
+mentioned   annotated tools that an answer of their task describes or names
+available   searches as of "used", with the tool on offer after the answer: described, named, or found before
+first       searches as of "used", with the tool first in the answer: described, or named since it is on offer
+answers     bytes of the answers of a task
+definitions bytes of the definitions of found tools, over all requests that the model made in a task
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import hashlib
 import json
 import re
@@ -30,15 +40,23 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import machine
+from benchmarks.search import as_wire
+from dial_client.messages.limits import Limits
 from dial_client.messages.message import ToolSpec
-from dial_client.tools.catalog import assign_names
+from dial_client.tools.catalog import Catalog, Route, assign_names
+from dial_client.tools.function_tools import FunctionTools
+from dial_client.tools.result_content import ResultStore
 from dial_client.tools.search_index import MAX_NAMED, SearchIndex, describe_less_likely
+from dial_client.tools.tool_selection import ToolSnapshot, TurnTools
 
 FOUND = 5
 RESULTS = "baseline/output/claude-sonnet-4-20250514_Qwen3-Embedding-0.6B.json"
 SEARCH = re.compile(r"<tool_assistant>\s*server:\s*(.*?)\s*tool:\s*(.*?)\s*</tool_assistant>", re.DOTALL)
-LISTED = re.compile(r"^\s*\d+\.\s*(\S+)\s*$", re.MULTILINE)
 NAME = re.compile(r"[\w-]+")
+DESCRIBED = re.compile(r"^- ([\w-]+): ", re.MULTILINE)
+NAMED = re.compile(r"^(?:On offer already|Others, which can be called by name): (.*)\.$", re.MULTILINE)
+FIRST = re.compile(r"^(?:- |On offer already: )([\w-]+)", re.MULTILINE)
+REQUEST = "a request to the model"
 NEEDS = Path(__file__).with_name("search_needs.txt")
 
 # A tool by its server's name and its own.
@@ -52,6 +70,8 @@ class Search:
     server: str
     action: str
     used: frozenset[Key]
+    requests: int = 0
+    """The requests to the model after the search, until the next search."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +131,8 @@ class LiveBench:
                 words = SEARCH.search(arguments["query"])
                 server, action = words.groups() if words else ("", arguments["query"])
                 latest = Search(server, action, frozenset())
+            elif latest is not None and name == REQUEST:
+                latest = replace(latest, requests=latest.requests + 1)
             elif latest is not None:
                 key = (arguments.get("server_name", ""), arguments.get("tool_name", ""))
                 latest = replace(latest, used=latest.used | ({key} & known))
@@ -123,7 +145,10 @@ class LiveBench:
 
 def _list_calls(messages: Iterable[Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for message in messages:
-        for call in (message.get("tool_calls") or ()) if isinstance(message, dict) else ():
+        if not isinstance(message, dict) or message["role"] != "assistant":
+            continue
+        yield REQUEST, {}
+        for call in message.get("tool_calls") or ():
             yield call["function"]["name"], json.loads(call["function"]["arguments"])
 
 
@@ -177,6 +202,42 @@ def measure(bench: LiveBench, index: SearchIndex, halves: Sequence[int], *, one_
     return {f"{name} ({len(values)})": 100 * sum(values) / len(values) for name, values in hits.items()}
 
 
+async def play(bench: LiveBench, index: SearchIndex, halves: Sequence[int]) -> dict[str, float]:
+    """Return the figures of the answers in some halves, in percent and in bytes of a task with searches."""
+
+    async def ignore(*_: object) -> None: ...
+
+    backend = FunctionTools()
+    catalog = Catalog(bench.tools, {tool.name: Route(backend, tool) for tool in bench.tools})
+    snapshot = ToolSnapshot(catalog, build_index=lambda _: index)
+    sizes = {tool.name: len(json.dumps(as_wire(tool), ensure_ascii=False).encode()) for tool in bench.tools}
+    hits: dict[str, list[bool]] = {"described": [], "mentioned": [], "available": [], "first": []}
+    sums = {"answers": 0, "definitions": 0}
+    tasks = [task for task in bench.annotated if find_half(task) in halves]
+    for task in tasks:
+        turn = TurnTools(lambda: snapshot, ResultStore(), Limits())
+        described, mentioned = set[str](), set[str]()
+        for search in bench.searches.get(task, ()):
+            arguments = {"query": search.action, "server": search.server}
+            answer = str((await turn.call("search_tools", arguments, ignore)).content)
+            described.update(DESCRIBED.findall(answer))
+            mentioned.update(name for line in NAMED.findall(answer) for name in line.split(", "))
+            offered = {tool.name for tool in turn.offer_tools() if tool.server}
+            used = {catalog.by_key[key].spec.name for key in search.used}
+            if used:
+                hits["available"].append(not used.isdisjoint(offered))
+                hits["first"].append(not used.isdisjoint(FIRST.findall(answer)[:1]))
+            sums["answers"] += len(answer.encode())
+            sums["definitions"] += search.requests * sum(sizes[name] for name in offered)
+            # A call without success adds no use, which would change the ranking of what follows.
+            turn.add_calls((name, False) for name in used)
+        for figure, found in (("described", described), ("mentioned", described | mentioned)):
+            own = {catalog.routes[name].spec.tool for name in found}
+            hits[figure] += [tool in own for tool in bench.annotated[task]]
+    figures = {f"{name} ({len(values)})": 100 * sum(values) / len(values) for name, values in hits.items()}
+    return figures | {name: total / len(tasks) for name, total in sums.items()}
+
+
 def multiply(tools: Sequence[ToolSpec], count: int) -> list[ToolSpec]:
     """Return `count` tools: copies of the given tools on servers with other names."""
     return [
@@ -226,7 +287,9 @@ def main() -> None:
     print(f"{len(bench.tools)} tools of {len(servers)} servers, {len(bench.annotated)} tasks\n")
     for name, halves in (("tuning half", (0,)), ("held-out half", (1,)), ("all", (0, 1))):
         figures = measure(bench, index, halves, one_field=options.one_field)
-        print(f"{name:14}", *(f"{figure} {value:.1f}" for figure, value in figures.items()), sep="  ")
+        played = asyncio.run(play(bench, index, halves))
+        for start, line in ((name, figures), ("  answers", played)):
+            print(f"{start:14}", *(f"{figure} {value:.1f}" for figure, value in line.items()), sep="  ")
     print("", *measure_time(bench, options.repeat), "", machine(), sep="\n")
 
 

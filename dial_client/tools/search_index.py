@@ -228,13 +228,17 @@ class SearchIndex:
                 scores[number] *= _OPPOSITE
 
 
-def describe_less_likely(names: Iterable[str]) -> list[str]:
+def describe_less_likely(names: Iterable[str], taken: int = 0) -> list[str]:
     """Return a line with the names of tools that a search has ranked lower, for its answer; no line for no names.
 
     A tool is called by its exact name, so that a name is whole or left out.
+
+    Args:
+        names: The names, the best first.
+        taken: The characters by which the line is to be shorter, for other names in the answer.
     """
-    text = ", ".join(names)
-    text = text if len(text) <= _MAX_NAMES else text[: _MAX_NAMES + 1].rpartition(", ")[0]
+    text, room = ", ".join(names), max(_MAX_NAMES - taken, 0)
+    text = text if len(text) <= room else text[: room + 1].rpartition(", ")[0]
     return [f"Others, which can be called by name: {text}."] if text else []
 
 

@@ -37,9 +37,12 @@ MAX_OFFERED = 128
 MAX_DEFERRED = 1_000
 # Maximum number of tools that one search finds.
 FOUND_AT_ONCE = 5
+# Ranks of a search from which it finds tools: below the first five, too, in place of tools that are on offer already.
+_MAX_RANK = 8
 # Maximum characters of a description in the answer of a search.
 _MAX_LINE = 200
 _CUT_MARK = f"[Shortened. {SEARCH_TOOLS} with the name of this tool as the query returns the whole description.]"
+_NOTHING_NEW = "No other tool is among the best results."
 # Tools may fill a quarter of the context window (1 divided by this number); above it, the model searches for tools.
 _WINDOW_SHARE = 4
 # Maximum number of selections among the same tools that are kept.
@@ -342,6 +345,8 @@ class TurnTools:
         """Returns what the model reads about tools that it has found."""
         self.list_names: Callable[[Sequence[ToolSpec]], Iterable[str]] = _list_names
         """Returns the names by which the model calls tools."""
+        self.describes_again = False
+        """Whether a search describes tools on offer again, since no further request has their definitions."""
         # The tool of each name when it was offered: a tool's name may change when servers are added or removed.
         self._meanings: dict[str, Key] = {}
 
@@ -470,27 +475,50 @@ class TurnTools:
         return replace(snapshot.catalog, routes=routes)
 
     def _search(self, query: str, server: str) -> str:
-        """Offer the tools that match a query, and return a list of them as text."""
-        snapshot = self._snapshot()
+        """Offer the tools that match a query, and return a list of them as text.
+
+        The definitions of tools on offer are in each further request, so that the list only names these tools.
+        """
+        snapshot = self._update_offer()
         missing = snapshot.describe_missing()
         end = f"\n{missing}" if missing else ""
         uses = snapshot.uses.count(self._owner)
         ranked = snapshot.index.search(query, FOUND_AT_ONCE + MAX_NAMED, server=server, uses=uses)
-        tools, offered = ranked[:FOUND_AT_ONCE], {tool.name for tool in self._last_tools}
-        if not tools:
+        if not ranked:
             servers = ", ".join(sorted({tool.server for tool in snapshot.catalog.tools}))
             problem = f"No tool was found for {query[:100]!r}. Use other words for what it should do."
             return f"{problem} Servers: {servers}.{end}"
-        for tool in tools:
+        offered = set() if self.describes_again else {tool.name for tool in self._selected}
+        known = [tool for tool in ranked[:_MAX_RANK] if tool.name in offered]
+        new = [tool for tool in ranked[:_MAX_RANK] if tool.name not in offered][:FOUND_AT_ONCE]
+        # Without a new tool the order stays as well, and with it what caches of prompts have.
+        for tool in (*known[::-1], *new) if new else ():
             self._found.pop(tool.name, None)
             self._found[tool.name] = None
+        self._update_offer()
+        return "\n".join(self._describe_search(query, ranked, known, new)) + end
+
+    def _describe_search(
+        self, query: str, ranked: Sequence[ToolSpec], known: Sequence[ToolSpec], new: Sequence[ToolSpec]
+    ) -> Iterable[str]:
+        """Yield the parts of the answer of a search.
+
+        Args:
+            query: The query.
+            ranked: What matches it, the best first.
+            known: The best tools that were on offer before the search; new tools may have taken the place of some.
+            new: The best tools that were not on offer.
+        """
+        offered = {tool.name for tool in self._selected}
+        names = ", ".join(self.list_names([tool for tool in known if tool.name in offered]))
+        on_offer = [f"On offer already: {names}."] if names else []
+        described = ["These tools can be called now:", self.describe_found(new)] if new else [_NOTHING_NEW]
+        yield from (*on_offer, *described) if ranked[0] in known else (*described, *on_offer)
+        less_likely = [tool for tool in ranked if tool.name not in offered and tool not in new]
+        yield from describe_less_likely(self.list_names(less_likely), sum(len(line) + 1 for line in on_offer))
         # Of a tool that is named the whole is wanted, above all if its description on offer is cut.
-        named = next((tool for tool in tools if tool.name == query.strip()), None)
-        whole = [f"The whole description of {named.name}:\n{named.description}"] if named else []
-        less_likely = describe_less_likely(
-            self.list_names([tool for tool in ranked[FOUND_AT_ONCE:] if tool.name not in offered])
-        )
-        return "\n".join(["These tools can be called now:", self.describe_found(tools), *less_likely, *whole]) + end
+        if named := next((tool for tool in (*known, *new) if tool.name == query.strip()), None):
+            yield f"The whole description of {named.name}:\n{named.description}"
 
 
 def _describe_found(tools: Sequence[ToolSpec]) -> str:

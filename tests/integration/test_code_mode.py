@@ -272,17 +272,22 @@ async def test_many_tools_are_found_by_the_search_and_declared_in_its_answer() -
         tool.__name__, tool.__doc__ = f"tool-{number}", about
         return tool
 
-    search = {"tool_calls": [{"name": "search_tools", "arguments": {"query": "water flowers picture"}, "id": "s"}]}
-    model = ScriptedProvider([search, program("await tool_7(text='seen')"), "Done."])
+    searches = [
+        {"tool_calls": [{"name": "search_tools", "arguments": {"query": "water flowers picture"}, "id": id_}]}
+        for id_ in "st"
+    ]
+    model = ScriptedProvider([*searches, program("await tool_7(text='seen')"), "Done."])
     tools = [build(number) for number in range(60)]
     async with DialClient(model, tools=tools, tool_format="code") as dial:
         turn = await dial.run("go on")
     answer = str(turn.tool_calls[0].result.content)
     assert "async def tool_7(*, text: str) -> Any:" in answer
+    again = str(turn.tool_calls[1].result.content)
+    assert again.startswith(answer.partition("Others")[0]), "no other request has the declarations"
     named = answer.split("Others, which can be called by name: ")[1].removesuffix(".").split(", ")
     assert len(named) == 30
     assert set(named) < {f"tool_{number}" for number in range(60)}, "a program calls functions"
-    assert turn.tool_calls[1].result.content == "seen"
+    assert turn.tool_calls[2].result.content == "seen"
     descriptions = [request.tools[0].description for request in model.requests]
     assert len(set(descriptions)) == 1
     assert "tool_7" not in descriptions[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from benchmarks.search import KeywordSearch, as_wire, hit_rates
 from benchmarks.search_data import questions, tools
-from benchmarks.search_live import RESULTS, LiveBench, measure, read_needs
+from benchmarks.search_live import RESULTS, LiveBench, measure, play, read_needs
 from tests.inner import CHAT, MAX_QUERY, MAX_SCHEMAS, ChatProvider, Endpoint, Message, SearchIndex, ToolSpec
 from tests.support.fakes import unhurried
 from tests.support.model_endpoint import Say, hear, model_endpoint
@@ -397,11 +398,12 @@ def test_the_benchmark_reads_searches_and_the_tools_that_were_called_next(tmp_pa
         for name, arguments in (("route", {"query": query}), ("execute-tool", used))
     ]
     tool: dict[str, Any] = {"name": "water_plants", "description": "", "inputSchema": {}, "annotations": None}
+    more = [tool | {"name": f"other_{number}"} for number in range(40)]
     annotations = {"task_id": "a", "Annotator Metadata": {"Tools": "1. water_plants\n2. gone"}}
     for path, content in (
-        ("tools/LiveMCPTool/tools.json", [{"tools": {"garden": {"tools": [tool]}}}]),
+        ("tools/LiveMCPTool/tools.json", [{"tools": {"garden": {"tools": [tool, *more]}}}]),
         ("annotated_data/all_annotations.json", [annotations]),
-        (RESULTS, [{"task_id": "a", "messages": [{"tool_calls": calls}]}]),
+        (RESULTS, [{"task_id": "a", "messages": [{"role": "assistant", "tool_calls": calls}]}]),
     ):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(json.dumps(content), encoding="utf-8")
@@ -409,4 +411,7 @@ def test_the_benchmark_reads_searches_and_the_tools_that_were_called_next(tmp_pa
     assert bench.annotated == {"a": {"water_plants"}}
     figures = measure(bench, SearchIndex(bench.tools), (0, 1), one_field=False)
     assert (figures["annotated (1)"], figures["used (1)"], figures["used first (1)"]) == (100, 100, 100)
+    played = asyncio.run(play(bench, SearchIndex(bench.tools), (0, 1)))
+    assert [played[f"{figure} (1)"] for figure in ("described", "mentioned", "available", "first")] == [100] * 4
+    assert played["answers"] == len("These tools can be called now:\n- water_plants: ")
     assert [half for half, _, _ in read_needs()] == [0, 1] * 60

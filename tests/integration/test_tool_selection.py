@@ -32,6 +32,7 @@ from tests.support.fakes import server, tool_named
 from tests.support.program import entry
 
 ASK = [Message.user("go on")]
+ROSES = [f"rose_{number}" for number in range(50, 80)]
 LONG = "".join(f"line {number}: nothing\n" for number in range(20_000)) + "line 20000: the needle\n"
 
 
@@ -123,6 +124,71 @@ async def test_the_answer_of_a_search_names_the_tools_of_any_server_that_are_ran
     named = (await search(turn_tools(ToolSnapshot(menu)), "roses")).split(": ")[-1]
     assert len(named) < 401
     assert set(named.removesuffix(".").split(", ")) < set(menu.routes), "each name is whole"
+
+
+def gardens(end: str = "") -> ToolSnapshot:
+    """Return 30 tools that are found by "water the roses" in the order of their names, and 40 others."""
+    roses = [tool_named(name + end, description="Waters the roses." + " Well." * 50) for name in ROSES]
+    return ToolSnapshot(build_catalog([server("garden", *roses), server("many", *(f"tool_{at}" for at in range(40)))]))
+
+
+def described(answer: str) -> list[str]:
+    return [line[2:].split(":")[0] for line in answer.splitlines() if line.startswith("- ")]
+
+
+@pytest.mark.anyio
+async def test_the_answer_of_a_search_describes_tools_that_are_not_on_offer_and_names_tools_that_are() -> None:
+    offered = turn_tools(gardens())
+    first = await search(offered, "water the roses")
+    assert described(first) == ROSES[:5]
+    assert "On offer already" not in first
+    second = await search(offered, "water the roses")
+    assert second.splitlines()[0] == f"On offer already: {', '.join(ROSES[:5])}."
+    assert described(second) == ROSES[5:8], "a tool below the first eight fits less than those on offer"
+    assert names(offered.offer_tools()) == ["search_tools", *ROSES[4::-1], *ROSES[5:8]]
+    before = offered.offer_tools()
+    third = (await search(offered, "water the roses")).splitlines()
+    assert third[:2] == [f"On offer already: {', '.join(ROSES[:8])}.", "No other tool is among the best results."]
+    assert third[2].startswith("Others, which can be called by name: rose_58, rose_59,")
+    assert offered.offer_tools() is before
+
+
+@pytest.mark.anyio
+async def test_the_answer_of_a_search_begins_with_what_fits_best() -> None:
+    offered = turn_tools(gardens(), called("rose_52"), called("rose_70"))
+    lines = (await search(offered, "water the roses")).splitlines()
+    assert (lines[0], lines[6]) == ("These tools can be called now:", "On offer already: rose_52.")
+    answer = await search(offered, "rose_70")
+    assert answer.startswith("On offer already: rose_70")
+    assert answer.endswith("The whole description of rose_70:\nWaters the roses." + " Well." * 50)
+
+
+@pytest.mark.anyio
+async def test_the_answer_of_a_search_is_not_longer_where_tools_are_on_offer() -> None:
+    garden = gardens("_in_the_garden")
+    longest = len(await search(turn_tools(garden), "water the roses"))
+    for count in range(1, 9):
+        offered = turn_tools(garden, *(called(f"{name}_in_the_garden") for name in ROSES[8 - count : 8]))
+        answer = await search(offered, "water the roses")
+        assert len(answer) <= longest
+        assert len(answer.split("already: ")[1].splitlines()[0].split(", ")) == count
+
+
+@pytest.mark.anyio
+async def test_a_tool_that_makes_room_for_new_tools_is_not_said_to_be_on_offer() -> None:
+    offered = turn_tools(gardens(), called("rose_50"), called("rose_51"), limits=Limits(max_tools=7))
+    answer = await search(offered, "water the roses")
+    assert described(answer) == ROSES[2:7]
+    assert answer.splitlines()[0] == "On offer already: rose_50."
+    assert "by name: rose_51, rose_57, " in answer
+    assert names(offered.offer_tools()) == ["search_tools", "rose_50", *ROSES[2:7]]
+
+
+@pytest.mark.anyio
+async def test_where_declarations_are_in_answers_alone_a_search_describes_tools_again() -> None:
+    offered = turn_tools(gardens())
+    offered.describes_again = True
+    assert await search(offered, "water the roses") == await search(offered, "water the roses")
 
 
 def test_the_search_tool_names_all_tools_that_fit_and_counts_them_otherwise() -> None:
@@ -385,6 +451,29 @@ async def test_the_model_searches_many_tools_and_calls_a_found_tool() -> None:
     assert turn.text == "Done."
     assert names(model.requests[0].tools) == ["search_tools"]
     assert names(model.requests[1].tools)[:2] == ["search_tools", "thing_42"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("tool_format", "reply"),
+    [
+        ("native", calling("search_tools", query="do thing_42")),
+        ("xml", '<tool_call>{"name": "search_tools", "arguments": {"query": "do thing_42"}}</tool_call>'),
+    ],
+)
+async def test_tools_that_a_second_search_only_names_are_in_its_request_and_in_the_next(
+    tool_format: str, reply: Any
+) -> None:
+    model = ScriptedProvider([reply, reply, "Done."])
+    async with DialClient(model, servers={"library": library()}, tool_format=tool_format) as dial:
+        turn = await dial.run(ASK)
+    first, second = (str(record.result.content) for record in turn.tool_calls)
+    known = second.splitlines()[0].removeprefix("On offer already: ").removesuffix(".").split(", ")
+    assert known == described(first)
+    assert not set(known) & set(described(second))
+    for request in model.requests[1:]:
+        definitions = request.tools if tool_format == "native" else request.instructions
+        assert all(f"Does thing {name.removeprefix('thing_')}." in str(definitions) for name in known)
 
 
 @pytest.mark.anyio

@@ -309,6 +309,8 @@ class CodeOffer:
         self._tools, self._prepares = tools, prepares
         self._code = CodeTool(sandbox, tools.get_catalog, frozenset(hidden), None, find_kept(messages))
         tools.describe_found, tools.list_names = self._code.describe_found, self._code.list_names
+        # A declaration is in the answer of a search alone, which may be summarized away.
+        tools.describes_again = True
         # What was offered last, and what it was made of.
         self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), ())
         self._catalog: tuple[object, object, Catalog] = (None, None, Catalog())
