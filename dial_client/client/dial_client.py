@@ -540,6 +540,7 @@ class DialClient:
         plain: bool = False,
         background: BackgroundCalls | None = None,
         agents: AgentProgress | None = None,
+        earlier_notes: Collection[str] = (),
         output_type: Any = None,
         **keywords: Unpack[TurnKeywords],
     ) -> TurnHandle[Any]:
@@ -559,6 +560,7 @@ class DialClient:
             plain: True for the model alone: no tools but `client_tools`, and no instructions but those of `messages`.
             background: The calls in the background of the conversation; None to stop those of this turn at its end.
             agents: What is stored of the agents that the turn calls; None to store nothing.
+            earlier_notes: The notes of earlier turns. Those about missing credentials are not repeated.
             output_type: The type of the answer, as for `run`.
             keywords: Further keywords, as for `run`.
 
@@ -581,7 +583,7 @@ class DialClient:
         outer_call = call_context.find_current()
 
         async def open_services() -> turn_run.TurnServices:
-            services = await self._open_services(keywords, tool_format, hidden_tools, is_plain=plain)
+            services = await self._open_services(keywords, tool_format, hidden_tools, earlier_notes, is_plain=plain)
             return replace(
                 services, stream=stream, client_tools=tuple(client_tools), depth=depth, waiting=waiting, output=output
             )
@@ -605,7 +607,13 @@ class DialClient:
         return self._turns.start(turn, tasks)
 
     async def _open_services(
-        self, keywords: TurnKeywords, tool_format: str | None, hidden_tools: Collection[str], *, is_plain: bool
+        self,
+        keywords: TurnKeywords,
+        tool_format: str | None,
+        hidden_tools: Collection[str],
+        earlier_notes: Collection[str],
+        *,
+        is_plain: bool,
     ) -> turn_run.TurnServices:
         """Wait until a turn can start, and return what it needs."""
         if is_plain:
@@ -619,7 +627,13 @@ class DialClient:
         await self.model.wait_prepared()
         if (skills := self._skills.find()) is not None:
             await skills.refresh()
-        return self._build_services(keywords, tool_format, hidden_tools)
+        services = self._build_services(keywords, tool_format, hidden_tools)
+
+        def list_notes() -> list[str]:
+            known = set(servers.credential_notes).intersection(earlier_notes)
+            return [note for note in services.notes() if note not in known]
+
+        return replace(services, notes=list_notes)
 
     def measure_context(
         self,

@@ -622,6 +622,7 @@ class ConversationManager:
                 observers=(persister, _BackgroundObserver(self._background), slot, *self._observers),
                 background=background,
                 agents=AgentProgress(partial(persister.store_agent, origin), beginning.agents),
+                earlier_notes=beginning.notes,
                 tool_format=settings.tool_format,
                 hidden_tools=settings.hidden_tools,
                 decisions=decisions if message is None else None,

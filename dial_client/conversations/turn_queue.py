@@ -55,6 +55,8 @@ class Beginning:
     """The tasks that earlier turns have left open at their servers."""
     agents: dict[str, AgentState]
     """The agents in which an interrupted turn goes on, by the ids of their calls."""
+    notes: frozenset[str]
+    """The notes of the earlier turns of the shown version."""
 
 
 # Starts a turn in this conversation, with this additional observer.
@@ -246,7 +248,7 @@ class TurnQueue:
                     agents = find_open_agents(tree)
                     own = {task.id for task in tasks if task.turn == stored.turn}
                     tasks = tuple(replace(task, turn=origin.turn) if task.id in own else task for task in tasks)
-                return Beginning(history, tree.settings, stored.owner, tasks, agents)
+                return Beginning(history, tree.settings, stored.owner, tasks, agents, tree.find_notes())
             # Another process was faster.
 
     async def _read(self, origin: Origin, *, is_new: bool) -> Conversation:

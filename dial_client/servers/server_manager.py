@@ -445,15 +445,22 @@ class ServerManager(Mapping[str, Connection]):
         for status in (connection.summary for connection in self.values()):
             if status.state is ServerState.FAILED:
                 lines.append(f"server {status.name!r} is not available: {status.error}")
-            elif status.state is ServerState.NEEDS_CREDENTIALS:
-                lines.append(f"server {status.name!r} is not available to this person: {status.error}")
             elif status.state is ServerState.RESTARTING:
                 lines.append(_describe_restart(status.name, status.error))
             elif status.name in left_out:
                 download = f" ({left_out[status.name]})" if left_out[status.name] else ""
                 lines.append(f"server {status.name!r} is still starting{download}: the turn continues without it")
             lines += [f"server {status.name!r}: {note}" for note in status.notes]
-        return tuple(lines)
+        return (*lines, *self.credential_notes)
+
+    @property
+    def credential_notes(self) -> tuple[str, ...]:
+        """The servers whose credentials the person has not filled in, one line each."""
+        return tuple(
+            f"server {name!r} is not available to this person: {connection.summary.error}"
+            for name, connection in self.items()
+            if connection.state is ServerState.NEEDS_CREDENTIALS
+        )
 
     @property
     def restarts(self) -> Mapping[str, int]:

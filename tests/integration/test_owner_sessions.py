@@ -12,7 +12,7 @@ import pytest
 
 from dial_client import DialClient, ServerChanged
 from dial_client.testing import ScriptedProvider
-from tests.inner import ServerState, separate_sessions
+from tests.inner import ConversationManager, MemoryStore, Message, Regeneration, ServerState, separate_sessions
 from tests.support.clients import call
 from tests.support.program import LONG, python_server
 from tests.support.servers.launch import HERE, is_alive, until, web_server
@@ -110,6 +110,27 @@ async def test_without_credentials_no_session_starts_and_the_model_is_told_how_t
         instructions = "\n".join(item.text for item in request.instructions)
         assert "- crm: it needs credentials of this person: TOKEN; ask the test" in instructions
     assert not log.exists()
+
+
+async def test_a_conversation_has_the_note_about_missing_credentials_once_and_each_version_of_an_answer_has_one() -> (
+    None
+):
+    async with client(*["I cannot."] * 5, servers={"crm": entry()}) as dial:
+        manager = ConversationManager(dial, MemoryStore()).for_owner("eve")
+        conversations = [(await manager.create()).id for _ in range(2)]
+        counts: list[int] = []
+        for id_, question in (
+            (conversations[0], Message.user("Who am I?")),
+            (conversations[0], Message.user("And now?")),
+            (conversations[0], Regeneration()),
+            (conversations[1], Message.user("Who am I?")),
+            (conversations[1], Regeneration()),
+        ):
+            turn = await (await manager.start(id_, question)).result()
+            counts.append(sum("not available to this person" in note for note in turn.notes))
+        stored = [len(details.get("notes", ())) for _, details in (await manager.view(conversations[0])).turns]
+    assert counts == [1, 0, 0, 1, 1]
+    assert stored == [1, 0]
 
 
 async def test_a_value_that_is_taken_back_closes_the_session_and_a_new_one_opens_another(tmp_path: Path) -> None:
