@@ -68,7 +68,8 @@ def build_proxy(url: str) -> Starlette:
         # Headers name what the body names: also a wrong name of the suite gets the prefix of its kind.
         is_task = re.search(rb'"method":\s*"tasks/', body) is not None
         headers = [
-            (key, add_name(value) if key == "mcp-name" and not is_task else value)
+            # Blanks around a value are no part of it (RFC 9110, 5.5), and httpx2 refuses to send them.
+            (key, (add_name(value) if key == "mcp-name" and not is_task else value).strip(" \t"))
             for key, value in request.headers.items()
             if key not in HOP
         ]
