@@ -236,6 +236,31 @@ def test_now_steers_without_a_live_area_too(tmp_path: Path, term: str) -> None:
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_a_paste_during_a_turn_without_a_live_area_is_one_question_and_runs_nothing(tmp_path: Path, term: str) -> None:
+    done = tmp_path / "done"
+    write_config(tmp_path, {"slow": waits_for(done)}, [LOOK, "A kitchen.", "Translated."])
+    with terminal(tmp_path, "--plain", TERM=term, SHELL="/bin/sh") as typed:
+        typed.until(">")
+        typed.type("What is there?\r")
+        typed.until("slow.look")
+        typed.type("!touch made\r/quit\r\r@nothing.txt\r")
+        typed.until("@nothing.txt")
+        done.touch()
+        if term == "xterm":  # where a person sees a paste in the line before Enter
+            typed.until("A kitchen.", "[pasted 4 lines]")
+            typed.type("\r")
+        typed.until("Translated.", ">")
+        typed.type("\x04")
+        assert typed.leave() == 0
+    [conversation] = json.loads(dial_chat(tmp_path, "conversations", "--json").stdout)
+    stored = json.loads(dial_chat(tmp_path, "conversations", "show", conversation["id"], "--json").stdout)["messages"]
+    asked = [message["content"] for message in stored if message["role"] == "user"]
+    assert asked == ["What is there?", "!touch made\n/quit\n\n@nothing.txt"]
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.once
 def test_a_question_without_a_live_area_gets_the_line_that_is_typed(tmp_path: Path) -> None:
     calls = {"tool_calls": [{"name": "open__look", "arguments": {}}, {"name": "shut__look", "arguments": {}}]}
     done = tmp_path / "done"

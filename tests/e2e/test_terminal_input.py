@@ -34,11 +34,14 @@ def test_a_paste_into_a_terminal_that_only_prints_is_one_question_and_runs_nothi
         screen.until("Understood.", ">")
         screen.type("And\\\rthis\r")
         screen.until("Understood.", ">")
+        screen.type("!touch made\r/quit\r")
+        screen.until("Understood.", ">")
         screen.type("\x04")
         assert screen.leave() == 0
-    first, second = sent_messages(tmp_path)
+    first, second, third = sent_messages(tmp_path)
     assert json.loads(first)["content"] == "Translate this:\n!touch made\n/quit\n\n@nothing.txt"
     assert json.loads(second)["content"] == "And\nthis"
+    assert json.loads(third)["content"] == "!touch made\n/quit"
     assert not (tmp_path / "made").exists()
 
 

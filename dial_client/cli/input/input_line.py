@@ -287,6 +287,10 @@ class InputLine:
             self.buffer.history.append_string(text)
         return self.to_input(text)
 
+    def take_pasted(self, text: str) -> UserInput:
+        """Convert lines that the terminal has got at once: nobody has typed them, so they run and attach nothing."""
+        return UserInput(text, self.pasted.to_insertion(text, is_draft=True), "")
+
     def edit(self, text: str) -> None:
         """Put a text into the input line, such as a queued message, or a question to ask again.
 
@@ -319,8 +323,8 @@ class InputLine:
             if draft:
                 print(f"An empty line sends this:\n{sanitize(draft)}", flush=True)
             text, is_pasted = await self._read_cooked()
-            if is_pasted:  # nobody has typed it: a line of it runs no command, and attaches nothing
-                return UserInput(text, text, "")
+            if is_pasted:
+                return self.take_pasted(text)
             return self.take(text) if text else self.to_input(draft)
         if self._session is None:
             self._session = self._create_prompt_session()

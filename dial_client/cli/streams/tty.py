@@ -22,6 +22,8 @@ from dial_client.messages.message import Part
 MAX_BYTES = 4096
 # Seconds in which the next line of a pasted text arrives.
 PASTE_SECONDS = 0.02
+# The most seconds for which lines that are read together may go on.
+LINES_SECONDS = 5.0
 
 
 def can_move_cursor() -> bool:
@@ -73,6 +75,15 @@ async def has_pasted_line() -> bool:
         await anyio.wait_readable(keyboard := sys.stdin.fileno())
         return any(fcntl.ioctl(keyboard, termios.FIONREAD, bytes(4)))
     return False
+
+
+async def read_sent_lines() -> list[str | None]:
+    """Return the next line as `read_sent_line` does, and the lines that arrive at once with it, as of a pasted text."""
+    lines = [await read_sent_line()]
+    with anyio.move_on_after(LINES_SECONDS, shield=True):  # a line that was read must not be lost
+        while lines[-1] is not None and await has_pasted_line():
+            lines.append(await read_sent_line())
+    return lines
 
 
 async def read_sent_line() -> str | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from dial_client.cli.streams.tty import UserInput, can_move_cursor, read_sent_line
+from dial_client.cli.streams.tty import UserInput, can_move_cursor, read_sent_lines
 from dial_client.cli.terminal.command_screen import PlainScreen
 from dial_client.cli.terminal.screen import Screen, TakeAtOnce
 from dial_client.runtime.safe_text import sanitize
@@ -39,8 +39,8 @@ class LineConsole(PlainScreen):
         self._following = anyio.CancelScope()
         self.take_at_once: TakeAtOnce = lambda _, **__: False
         """Takes an input that need not wait for the end of the turn; returns False if it waits."""
-        # What was sent during a turn: lines, where the terminal edits the line; else what the next prompt gets as keys.
-        self._sent_early: deque[str | None] = deque()
+        # What was sent during a turn: inputs, where the terminal edits the line; else the keys of the next prompt.
+        self._sent_early: deque[UserInput | None] = deque()
         self._typed_early = ""
         self.on_enter: Callable[[], object] = lambda: None
         """Called for Enter in an empty line."""
@@ -88,9 +88,23 @@ class LineConsole(PlainScreen):
         while True:
             async with self._keyboard:
                 with anyio.CancelScope() as self._following:
-                    self._take_line(await read_sent_line())
+                    self._take_lines(await read_sent_lines())
             if self._will_end:
                 await anyio.sleep_forever()
+
+    def _take_lines(self, lines: list[str | None]) -> None:
+        text = "\n".join(line or "" for line in lines).strip()
+        is_marked = can_move_cursor() and "\x1b[200~" in text  # the next prompt knows itself what is pasted
+        if is_marked or "\n" not in text:
+            for line in lines:
+                self._take_line(line)
+            return
+        if can_move_cursor():  # an escape character could end the paste
+            self._typed_early += "\x1b[200~" + text.replace("\x1b", "") + "\x1b[201~"
+        else:
+            self._sent_early.append(self._input_line.take_pasted(text))
+        if lines[-1] is None:
+            self._take_line(None)
 
     def _take_line(self, text: str | None) -> None:
         if text is not None and not text.strip():
@@ -100,7 +114,7 @@ class LineConsole(PlainScreen):
             if can_move_cursor():
                 self._typed_early += "\x04" if text is None else f"{text}\n"
             else:
-                self._sent_early.append(text)
+                self._sent_early.append(None if text is None else self._input_line.take(text))
 
     @asynccontextmanager
     async def hold_keyboard(self) -> AsyncGenerator[None, None]:
@@ -112,10 +126,8 @@ class LineConsole(PlainScreen):
     def _take_early(self) -> UserInput | None:
         from dial_client.cli.input.input_line import PROMPT
 
-        if (text := self._sent_early.popleft()) is None:
-            return None
-        self.print(f"{PROMPT}{sanitize(text)}")
-        user_input: UserInput = self._input_line.take(text)
+        if (user_input := self._sent_early.popleft()) is not None:
+            self.print(f"{PROMPT}{sanitize(user_input.text)}")
         return user_input
 
     def print_between(self, print_lines: Callable[[], None]) -> None:
