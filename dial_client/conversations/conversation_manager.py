@@ -665,10 +665,13 @@ class ConversationManager:
     async def get(self, conversation_id: str) -> Conversation:
         """Return a conversation, with messages that form a valid history (`history`).
 
+        A durable turn that waits to be resumed counts as running.
+
         Raises:
             ConversationNotFound: The conversation does not exist.
         """
-        return repair_conversation(await self._read(conversation_id))
+        stored = await self._read(conversation_id)
+        return replace(repair_conversation(stored), running=await self._queue.is_running(stored))
 
     async def list(
         self,
@@ -887,10 +890,14 @@ class ConversationManager:
     async def view(self, conversation_id: str) -> ConversationView:
         """Return a conversation with the positions and versions of its messages, and the details of its turns.
 
+        A durable turn that waits to be resumed counts as running.
+
         Raises:
             ConversationNotFound: The conversation does not exist.
         """
-        return build_view(await self._read(conversation_id))
+        stored = await self._read(conversation_id)
+        view = build_view(stored)
+        return replace(view, conversation=replace(view.conversation, running=await self._queue.is_running(stored)))
 
     async def list_messages(self, conversation_id: str) -> Sequence[dict[str, Any]]:
         """Return the messages of all versions (`conversation_view.list_messages`).

@@ -155,7 +155,7 @@ class TurnQueue:
         deadline = anyio.current_time() + self.patience
         while True:
             check(stored := await self.store.get(conversation_id))
-            if not stored.running and not await self._must_resume(stored):
+            if not await self.is_running(stored):
                 if not (edits := build(stored)):
                     return False
                 edit_id = secrets.token_hex(16)
@@ -222,11 +222,10 @@ class TurnQueue:
         title = find_typed_text(question) if question is not None else ""
         while True:
             stored = await self._read(origin, is_new=turn_input is not None)
-            must_resume = turn_input is not None and await self._must_resume(stored)
-            if stored.running or must_resume:
+            if stored.running or (turn_input is not None and await self.is_running(stored)):
                 if anyio.current_time() >= deadline:
                     raise _build_busy_error(origin.conversation)
-                if must_resume:
+                if not stored.running:
                     return None
                 await anyio.sleep(POLL_INTERVAL)
                 continue
@@ -265,8 +264,9 @@ class TurnQueue:
             self.check_beginning(stored, origin.turn)
         return stored
 
-    async def _must_resume(self, stored: Conversation) -> bool:
-        return bool(stored.turn) and not stored.running and await self.will_be_resumed(stored)
+    async def is_running(self, stored: Conversation) -> bool:
+        """Return True if the conversation has a turn that runs in any process, or will be resumed."""
+        return stored.running or (bool(stored.turn) and await self.will_be_resumed(stored))
 
     async def _prepare(self, stored: Conversation, turn_input: ConversationInput | None) -> tuple[Message, ...]:
         """Return the messages to store before the model is asked.

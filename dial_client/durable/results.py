@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from dial_client.durable.serialization import RowRefused
 from dial_client.messages.errors import ConfigError, DialError, StoreUnavailable
 from dial_client.messages.message import EntryKind, Message, Role, ToolSpec
@@ -31,28 +33,15 @@ class DurableResult:
     error: str = ""
     """The error that ended the turn, such as an unreachable model; empty if there is none."""
 
-    @classmethod
-    def from_row(cls, row: Any) -> DurableResult:
-        """Read the result that a workflow returned.
-
-        Raises:
-            RowRefused: The row does not have the form that this package writes.
-        """
-        match row:
-            case {"text": str(text), "stop_reason": str(stop_reason), **more}:
-                return cls(text, stop_reason, error if isinstance(error := more.get("error"), str) else "")
-            case _:
-                raise RowRefused("the database contains an answer that cannot be read")
-
 
 def find_stored_result(stored: Conversation, question: Message) -> DurableResult:
     """Return the result of a turn that ended in another process: the stored answer to the latest message `question`."""
-    answer = ""
     for message in reversed(stored.messages):
+        if message.role is Role.ASSISTANT and message.text and not message.tool_calls:
+            return DurableResult(message.text, "")
         if message.role is Role.USER and message.content == question.content:
             break
-        answer = message.text if message.role is Role.ASSISTANT and not message.tool_calls and not answer else answer
-    return DurableResult(answer, "")
+    return DurableResult("", "")
 
 
 # The fields of a caller's own tool that a row has.
@@ -88,7 +77,7 @@ def read_question_row(row: Any) -> tuple[Message, Any, tuple[ToolSpec, ...]]:
     try:
         data = json.loads(row or '{"role": "user", "content": ""}')
         message, schema = Message.from_dict(data), data.get("output_schema")
-        tools = tuple(_read_tool(tool) for tool in data.get("client_tools", ()))
+        tools = data.get("client_tools", ()) and TypeAdapter(tuple[ToolSpec, ...]).validate_python(data["client_tools"])
         if schema is not None:
             build_output_type(schema)
     except (TypeError, ValueError, AttributeError, RecursionError, ConfigError) as error:
@@ -96,23 +85,6 @@ def read_question_row(row: Any) -> tuple[Message, Any, tuple[ToolSpec, ...]]:
     if message != Message(Role.USER, message.content, taint=message.taint):
         raise RowRefused("the database contains a question that is not a user's message")
     return message, schema, tools
-
-
-def _read_tool(tool: Any) -> ToolSpec:
-    """Read a tool of a row.
-
-    Raises:
-        TypeError: A field is missing, or has another type.
-    """
-    texts, schemas = ("name", "description", "tool"), ("input_schema", "original_schema")
-    if (
-        not isinstance(tool, dict)
-        or tool.keys() != set(_TOOL_FIELDS)
-        or not all(isinstance(tool[name], str) for name in texts)
-        or not all(isinstance(tool[name], dict) for name in schemas)
-    ):
-        raise TypeError("a tool has another form")
-    return ToolSpec(**tool)
 
 
 def to_dial_error(error: Exception) -> DialError:
@@ -140,15 +112,11 @@ def is_attempt_of(turn_id: str, attempt_id: str) -> bool:
     return attempt_id.startswith(f"{turn_id.rpartition('.')[2]}.")
 
 
-def find_known_attempt(turn_id: str, stored: Conversation) -> str | None:
-    """Return the attempt of the turn that holds the conversation, or has ended in it; None if there is none."""
-    ended = (
-        message.entry.data.get("turn")
-        for message in reversed(stored.messages)
-        if message.entry is not None and message.entry.kind == EntryKind.TURN
-    )
-    attempts = (attempt for attempt in (stored.turn, *ended) if isinstance(attempt, str))
-    return next((attempt for attempt in attempts if is_attempt_of(turn_id, attempt)), None)
+def has_begun(turn_id: str, stored: Conversation) -> bool:
+    """Return True if an attempt of the turn holds the conversation, or has ended in it."""
+    entries = (message.entry for message in stored.messages if message.entry is not None)
+    ended = (entry.data.get("turn") for entry in entries if entry.kind == EntryKind.TURN)
+    return any(is_attempt_of(turn_id, str(attempt)) for attempt in (stored.turn, *ended))
 
 
 def find_turn_id(attempt_id: str, conversation_id: str) -> str:

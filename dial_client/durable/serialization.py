@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dial_client.messages.errors import (
@@ -33,9 +34,9 @@ MAX_CHARS = 128 * 1024 * 1024
 REFUSED = (
     "the database contains a turn in a format that can run code (pickle), and it is not read: send the message again"
 )
-_ERRORS = {error.__name__: error for error in (DialError, ConfigError)}
-_CONVERSATION_ERRORS = {error.__name__: error for error in (ConversationBusy, ConversationNotFound)}
-
+_ERRORS: dict[str, Callable[..., DialError]] = {
+    error.__name__: error for error in (DialError, ConfigError, ConversationBusy, ConversationNotFound)
+}
 
 # The pickle of None, to test at each start whether DBOS reads pickle.
 _PICKLED_NONE = base64.b64encode(b"\x80\x04N.").decode()
@@ -99,11 +100,10 @@ def from_json(text: str) -> Any:
     match found:
         case {"value": value, **more} if not more:
             return value
-        case {"error": str(name), "text": str(text), **more} if name in _CONVERSATION_ERRORS:
-            return _CONVERSATION_ERRORS[name](str(more.get("conversation", "")), text)
-        case {"error": str(name), "text": str(words), **more} if not more:
-            kind = _ERRORS.get(name)
-            return kind(words) if kind is not None else DialError(f"{name}: {words}")
+        case {"error": str(name), "text": str(words), "conversation": str(conversation_id)} if name in _ERRORS:
+            return _ERRORS[name](conversation_id, words)
+        case {"error": str(name), "text": str(words)}:
+            return _ERRORS[name](words) if name in _ERRORS else DialError(f"{name}: {words}")
         case _:
             raise RowRefused("the database contains a turn that cannot be read")
 

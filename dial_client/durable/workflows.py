@@ -5,41 +5,25 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from copy import copy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import anyio
 from anyio import to_thread
+from pydantic import TypeAdapter, ValidationError
 
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager, ManagerOptions
-from dial_client.conversations.conversation_view import ConversationView
 from dial_client.conversations.turn_input import ConversationInput, check_turn_input
-from dial_client.durable import results
-from dial_client.durable.dbos_database import (
-    build_dbos_options,
-    reduce_polling,
-    set_queue_polling,
-    shorten_pauses,
-    stop_queues,
-    stop_retries,
-)
-from dial_client.durable.results import (
-    DurableResult,
-    build_turn_id,
-    create_attempt_id,
-    extract_conversation_id,
-    find_known_attempt,
-    find_turn_id,
-    is_attempt_of,
-)
+from dial_client.durable import dbos_database, results
+from dial_client.durable.results import DurableResult, extract_conversation_id, is_attempt_of
 from dial_client.durable.serialization import RowRefused, build_json_serializer
 from dial_client.messages.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError, StoreUnavailable
 from dial_client.messages.message import Message, ToolSpec
@@ -50,7 +34,7 @@ from dial_client.stores.sql_store import SQLStore
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
 if TYPE_CHECKING:
-    from dbos import WorkflowHandleAsync, WorkflowStatus
+    from dbos import DBOS, WorkflowHandleAsync, WorkflowStatus
 
 log = get_logger(__name__)
 
@@ -144,11 +128,11 @@ class DurableTurns:
     ) -> None:
         # The turns whose workflows are being stored, by their own ids.
         self._storing: dict[str, anyio.Event] = {}
-        # What stores the workflows of turns whose clients were refused meanwhile, by the ids of the turns.
-        self._refused: dict[str, asyncio.Future[Any]] = {}
+        # The ids of turns whose clients were refused, and whose workflows may still be stored.
+        self._refused: set[str] = set()
         options["observers"] = (*options.get("observers", ()), _WorkflowObserver(self._storing))
         self.manager = ConversationManager(
-            dial, store, will_be_resumed=self._will_be_resumed, check_beginning=self._check_beginning, **options
+            dial, store, will_be_resumed=self._will_be_resumed, check_beginning=_check_beginning, **options
         )
         """The manager that runs the turns."""
         self._database = database
@@ -156,19 +140,14 @@ class DurableTurns:
         self._is_stopping = is_stopping
         self._is_closing = False
         self._on_started = on_started
-        # The id of this process for DBOS.
-        self._executor_id = secrets.token_hex(16)
-        # The ids of this process's turns whose workflows have not ended.
-        self._turn_ids: set[str] = set()
-        # Turns that have started, and whose workflows have not started yet, by id.
-        self._started: dict[str, TurnHandle] = {}
+        # The turns of this process whose workflows have not ended, by id; None until a turn runs here.
+        self._turns: dict[str, TurnHandle | None] = {}
+        # The ids of those that wait for another process.
         self._abandoned: set[str] = set()
-        self._start_locks: dict[str, anyio.Lock] = {}
-        # The attempts of each turn that this process has found abandoned, by `_find_abandoned_attempt`. One that has
-        # begun counts once, however often it is found: its process may only be too slow to renew the lease.
-        self._abandoned_attempts: dict[str, set[str]] = {}
-        # The turns that this process has resumed, and not seen since: their workflows may not have begun to run.
-        self._just_resumed: set[str] = set()
+        # How often this process has found each attempt of a turn abandoned, by `_find_abandoned_attempt`.
+        self._abandoned_attempts: dict[str, Counter[str]] = {}
+        # DBOS, which is there when these turns are open.
+        self._dbos: type[DBOS]
         self._background: BackgroundTasks | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handles: dict[str, WorkflowHandleAsync[dict[str, str]]] = {}
@@ -201,28 +180,24 @@ class DurableTurns:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Leave the running turns to other processes, or to a later run of this program."""
-        from dbos import DBOS
-
         background, self._background = self._background, None
         self._is_closing = True
-        stop_retries()
+        dbos_database.stop_retries()
         # A process has one DBOS instance. The stack destroys it even if asyncio's `Task.cancel` passes the shield.
         with anyio.CancelScope(shield=True):
             async with AsyncExitStack() as parts:
-                parts.push_async_callback(to_thread.run_sync, lambda: DBOS.destroy(destroy_registry=True))
+                parts.push_async_callback(to_thread.run_sync, lambda: self._dbos.destroy(destroy_registry=True))
                 parts.push_async_callback(self._abandon_turns)
-                parts.push_async_callback(to_thread.run_sync, stop_queues, _SHUTDOWN_TIMEOUT)
+                parts.push_async_callback(to_thread.run_sync, dbos_database.stop_queues, _SHUTDOWN_TIMEOUT)
                 if background is not None:
                     parts.push_async_callback(background.aclose)
 
     async def _abandon_turns(self) -> None:
         """Leave all turns to other processes, and return when their workflows have stopped."""
         with anyio.move_on_after(_SHUTDOWN_TIMEOUT):
-            while remaining := self._turn_ids - self._abandoned:
-                for turn_id in remaining:
-                    turn = self.manager.find_turn(extract_conversation_id(turn_id))
-                    if turn is not None and is_attempt_of(turn_id, turn.id):
-                        turn.abandon()
+            while remaining := self._turns.keys() - self._abandoned:
+                for turn in filter(None, map(self._turns.get, remaining)):
+                    turn.abandon()
                 await anyio.sleep(0.02)
 
     async def submit(self, conversation_id: str, message: str | Message, *, output_type: Any = None) -> str:
@@ -246,12 +221,12 @@ class DurableTurns:
         check_turn_input(message)
         row = results.to_question_row(message, output_type)
         await self._find_holder(conversation_id)
-        turn_id = build_turn_id(conversation_id)
-        self._turn_ids.add(turn_id)
+        turn_id = results.build_turn_id(conversation_id)
+        self._turns[turn_id] = None
         try:
-            self._handles[turn_id] = await self._store_workflow(turn_id, self._turn_workflow, conversation_id, row)
+            self._handles[turn_id] = await self._store_workflow(turn_id, self._turn_workflow, row)
         except Exception as error:
-            self._discard(turn_id)
+            self._turns.pop(turn_id, None)
             raise results.to_dial_error(error) from error
         return turn_id
 
@@ -276,13 +251,11 @@ class DurableTurns:
             ConversationBusy: Another turn of the conversation is running, or waits to be resumed.
             DialError: A database failed; the turn is cancelled if it had started.
         """
-        # The row needs no question: the conversation has it.
-        has_row = output_type is not None or client_tools
-        row = results.to_question_row("", output_type, client_tools) if has_row else ""
-        turn_id = build_turn_id(conversation_id)
-        attempt_id = create_attempt_id(turn_id)
-        self._turn_ids.add(turn_id)
+        row = results.to_question_row("", output_type, client_tools)  # the conversation has the question
+        turn_id = results.build_turn_id(conversation_id)
+        attempt_id = results.create_attempt_id(turn_id)
         turn: TurnHandle | None = None
+        self._turns[turn_id] = None
         stored = self._storing[attempt_id] = anyio.Event()
         try:
             turn = await self.manager.start(
@@ -293,12 +266,10 @@ class DurableTurns:
                 client_tools=client_tools,
                 output_type=output_type,
             )
-            self._started[turn_id] = turn
-            # A text needs no row, as in earlier versions.
-            arguments = (conversation_id, row) if row else (conversation_id,)
-            await self._store_workflow(turn_id, self._started_turn_workflow, *arguments)
+            self._turns[turn_id] = turn
+            await self._store_workflow(turn_id, self._started_turn_workflow, row)
         except BaseException as error:
-            self._discard(turn_id)
+            self._turns.pop(turn_id, None)
             if turn is not None:
                 turn.recorder.note(NOT_DURABLE)  # the question is stored, and its client may be gone
                 turn.cancel()
@@ -311,52 +282,28 @@ class DurableTurns:
         return turn
 
     async def _store_workflow(
-        self, turn_id: str, workflow: Callable[..., Coroutine[Any, Any, Any]], *arguments: str
+        self, turn_id: str, workflow: Callable[[str, str], Coroutine[Any, Any, Any]], row: str
     ) -> WorkflowHandleAsync[Any]:
         """Store the workflow of a turn, which then runs in this process.
 
         DBOS tries without end, and its thread cannot be stopped. So the workflow may be stored after the client was
-        refused: it is watched until then, and ends at once here, before another process finds it.
+        refused: it ends at once here then, before another process finds it.
 
         Raises:
             TimeoutError: The database did not answer in time.
         """
-        from dbos import DBOS, SetWorkflowID
+        from dbos import SetWorkflowID
 
+        conversation_id = extract_conversation_id(turn_id)
         with SetWorkflowID(turn_id):
-            storing = asyncio.ensure_future(DBOS.start_workflow_async(workflow, *arguments))
+            storing = asyncio.ensure_future(self._dbos.start_workflow_async(workflow, conversation_id, row))
             try:
                 with anyio.fail_after(self._timings.database_timeout):
                     return await asyncio.shield(storing)
             finally:
                 if not storing.done():
-                    self._refused[turn_id] = storing
-                    storing.add_done_callback(partial(self._forget_refused, turn_id))
-
-    def _forget_refused(self, turn_id: str, storing: asyncio.Future[Any]) -> None:
-        """Forget a workflow that will not be stored any more; one that is stored is forgotten when it runs."""
-        if storing.cancelled() or storing.exception() is not None:
-            self._refused.pop(turn_id, None)
-
-    async def get(self, conversation_id: str) -> Conversation:
-        """Return a conversation as `ConversationManager.get` does; a turn that waits to be resumed counts as running.
-
-        Raises:
-            ConversationNotFound: The conversation does not exist.
-            DialError: A database failed.
-        """
-        stored = await self.manager.get(conversation_id)
-        return replace(stored, running=True) if await self._will_be_resumed(stored) else stored
-
-    async def view(self, conversation_id: str) -> ConversationView:
-        """Return a view as `ConversationManager.view` does; a turn that waits to be resumed counts as running.
-
-        Raises as `get`.
-        """
-        view = await self.manager.view(conversation_id)
-        if not await self._will_be_resumed(view.conversation):
-            return view
-        return replace(view, conversation=replace(view.conversation, running=True))
+                    self._refused.add(turn_id)
+                    storing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody waits
 
     async def result(self, turn_id: str) -> DurableResult:
         """Wait for the result of a turn that `submit` has returned, whichever process runs it.
@@ -364,21 +311,21 @@ class DurableTurns:
         Raises:
             DialError: There is no such turn, the turn was given up, or the database failed.
         """
-        from dbos import DBOS
         from dbos import error as dbos_errors
 
         # The handle of this process does not look into the database; another one does so every second.
-        handle = self._handles.get(turn_id)
         try:
-            handle = handle or await DBOS.retrieve_workflow_async(turn_id)
+            handle = self._handles.get(turn_id) or await self._dbos.retrieve_workflow_async(turn_id)
         except dbos_errors.DBOSNonExistentWorkflowError:
             raise DialError(f"there is no durable turn {turn_id!r}") from None
         except Exception as error:
             raise results.to_dial_error(error) from error
         try:
-            return DurableResult.from_row(await handle.get_result())
+            return TypeAdapter(DurableResult).validate_python(await handle.get_result())
         except DialError:
             raise
+        except ValidationError as error:
+            raise RowRefused("the database contains an answer that cannot be read") from error
         except Exception as error:
             raise DialError(f"the turn was given up: {type(error).__name__}") from error
 
@@ -390,36 +337,33 @@ class DurableTurns:
         config: Any = {
             "name": "dial-client",
             "application_version": WORKFLOW_VERSION,
-            "executor_id": self._executor_id,
+            "executor_id": secrets.token_hex(16),
             "log_level": "ERROR",
             "serializer": build_json_serializer(),
-            **build_dbos_options(self._database),
+            **dbos_database.build_dbos_options(self._database),
         }
+        self._dbos = DBOS
         DBOS(config=config)
 
-        async def run_turn(conversation_id: str, row: str) -> dict[str, str]:
+        async def run_turn(conversation_id: str, row: str) -> Any:
             """Run a turn in two steps. If the process is killed, another one repeats the unfinished step."""
             with self._own_workflow(conversation_id) as turn_id:
-                if self._refused.pop(turn_id, None) is not None:
-                    return asdict(DurableResult("", "", "its client was told to send the message again"))
-                arguments = (turn_id, conversation_id, row)
-                await DBOS.run_step_async({"name": "begin"}, self._run_in_loop, self._start_turn, *arguments)
-                return await DBOS.run_step_async({"name": "answer"}, self._run_in_loop, self._finish_turn, *arguments)
+                await DBOS.run_step_async({"name": "begin"}, self._run_in_loop, self._begin, turn_id, row)
+                return await DBOS.run_step_async({"name": "answer"}, self._run_in_loop, self._finish, turn_id, row)
 
         async def run_started_turn(conversation_id: str, row: str = "") -> None:
             """Wait for the end of a turn that has started. This needs no steps, because it can be repeated safely."""
             with self._own_workflow(conversation_id) as turn_id:
-                if self._refused.pop(turn_id, None) is None:
-                    await self._run_in_loop(self._finish_turn, turn_id, conversation_id, row)
+                await self._run_in_loop(self._finish, turn_id, row)
 
         self._turn_workflow = DBOS.workflow(name=TURN)(run_turn)
         self._started_turn_workflow = DBOS.workflow(name=STARTED_TURN)(run_started_turn)
         try:
-            shorten_pauses()
-            DBOS.launch()
-            reduce_polling()
+            dbos_database.shorten_pauses()
+            self._dbos.launch()
+            dbos_database.reduce_polling()
         except Exception as error:
-            DBOS.destroy(destroy_registry=True)
+            self._dbos.destroy(destroy_registry=True)
             raise ConfigError("the database for durable turns cannot be used", hint=type(error).__name__) from error
 
     @contextmanager
@@ -429,139 +373,118 @@ class DurableTurns:
         Raises:
             RowRefused: The turn belongs to another conversation than the argument of the workflow.
         """
-        from dbos import DBOS
-
-        turn_id = DBOS.workflow_id
+        turn_id = self._dbos.workflow_id
         assert turn_id is not None
-        self._turn_ids.add(turn_id)
+        self._turns.setdefault(turn_id)
         try:
             if extract_conversation_id(turn_id) != conversation_id:
                 raise RowRefused("the database contains a turn of another conversation")
             yield turn_id
         finally:
-            self._discard(turn_id)
-            self._handles.pop(turn_id, None)
+            for known in (self._turns, self._handles):
+                known.pop(turn_id, None)
+            self._refused.discard(turn_id)
 
-    async def _run_in_loop(self, step: Callable[..., Coroutine[Any, Any, Any]], *arguments: str) -> Any:
+    async def _run_in_loop(self, step: Callable[[str, str], Coroutine[Any, Any, Any]], turn_id: str, row: str) -> Any:
         """Run a step in the event loop of the client, because DBOS runs recovered workflows in its own loop."""
         assert self._loop is not None
-        if asyncio.get_running_loop() is self._loop:
-            return await step(*arguments)
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(step(*arguments), self._loop))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(step(turn_id, row), self._loop))
 
-    async def _start_turn(self, turn_id: str, conversation_id: str, row: str) -> None:
+    async def _begin(self, turn_id: str, row: str) -> None:
         """Store the message and start the turn, unless another attempt has started it: the first step of a workflow.
 
         The message has been accepted, so this waits for as long as the store is not available, as DBOS does, and for
         earlier turns.
 
         Raises:
-            DialError: The message cannot be read, the turn cannot start, or another process has taken the turn over.
+            DialError: The message cannot be read, or the turn cannot start.
         """
-        # DBOS executes a workflow twice in this process if the workflow is resumed before it has run its first line.
-        async with self._start_locks.setdefault(turn_id, anyio.Lock()):
-            while True:
-                try:
-                    return await self._start_once(turn_id, conversation_id, row)
-                except (StoreUnavailable, ConversationBusy) as error:
-                    log.debug("durable_turn_waits", error=type(error).__name__)
-                await self._abandon_if_stopping(turn_id)
-                await anyio.sleep(_POLL_INTERVAL)
-
-    async def _start_once(self, turn_id: str, conversation_id: str, row: str) -> None:
-        from dbos import DBOS
-
-        attempt_id, _ = await self._find_holder(conversation_id)
-        if is_attempt_of(turn_id, attempt_id):
-            return
-        await self._abandon_if_stopping(turn_id)
-        status = await DBOS.get_workflow_status_async(turn_id)
-        if status is None or status.executor_id != self._executor_id:
-            raise DialError("another process has taken over the turn")
-        message, output_type, _ = results.read_question_row(row)
-        with suppress(_HasBegun):
-            self._on_started(
-                await self.manager.start(
-                    conversation_id, message, turn_id=create_attempt_id(turn_id), output_type=output_type
+        conversation_id = extract_conversation_id(turn_id)
+        while turn_id not in self._refused:
+            await self._abandon_if_stopping(turn_id)
+            try:
+                message, output_type, _ = results.read_question_row(row)
+                turn = await self.manager.start(
+                    conversation_id, message, turn_id=results.create_attempt_id(turn_id), output_type=output_type
                 )
-            )
+            except _HasBegun:
+                return
+            except (StoreUnavailable, ConversationBusy) as error:
+                log.debug("durable_turn_waits", error=type(error).__name__)
+            else:
+                self._add(turn)
+                return
+            await anyio.sleep(_POLL_INTERVAL)
 
-    def _check_beginning(self, stored: Conversation, attempt_id: str) -> None:
-        """Let no turn of `submit` begin twice, nor wait for an attempt of its own that no process runs any more.
-
-        A process that was slow may begin the turn after this one has taken the turn over.
-
-        Raises:
-            _HasBegun: Another process has begun the turn.
-        """
-        turn_id = find_turn_id(attempt_id, stored.id)
-        if turn_id in self._start_locks and find_known_attempt(turn_id, stored) is not None:
-            raise _HasBegun
-
-    async def _finish_turn(self, turn_id: str, conversation_id: str, row: str) -> dict[str, str]:
+    async def _finish(self, turn_id: str, row: str) -> dict[str, str]:
         """Return the result of a turn, which any process may have started: the last step of a workflow.
 
         Raises:
             DialError: The end of the turn could not be stored `MAX_RESUMED` times.
         """
-        lost = 0
-        while True:
-            turn: TurnHandle | None = None
+        if turn_id in self._refused:
+            return asdict(DurableResult("", "", "its client was told to send the message again"))
+        for _ in range(MAX_RESUMED + 1):
             try:
-                turn = await self._attach(turn_id, conversation_id, row)
-                if turn is None:
-                    question, _, _ = results.read_question_row(row)
-                    result = results.find_stored_result(await self.manager.get(conversation_id), question)
-                else:
-                    ended = await turn.result()
-                    result = DurableResult(ended.text, ended.stop_reason.value)
+                found = await self._attach(turn_id, row)
             except DialError as error:
-                if turn is None and isinstance(error, StoreUnavailable):  # the stored answer was not read
-                    await anyio.sleep(_POLL_INTERVAL)
-                    continue
+                return asdict(DurableResult("", "", str(error)))
+            if isinstance(found, DurableResult):
+                return asdict(found)
+            try:
+                ended = await found.result()
+                result = DurableResult(ended.text, ended.stop_reason.value)
+            except DialError as error:
                 result = DurableResult("", "", str(error))
-            if turn is not None and turn.is_abandoned:
+            if found.is_abandoned:
                 await self._abandon(turn_id)
-            if turn is None or not _is_lost(turn):
+            if not _is_lost(found):
                 return asdict(result)
             # The store failed for so long that the turn's end is lost: the turn is resumed from what is stored.
             log.warning("durable_turn_not_stored", error=result.error)
-            lost += 1
-            if lost > MAX_RESUMED:
-                raise DialError(result.error)
+        raise DialError(result.error)
 
-    async def _attach(self, turn_id: str, conversation_id: str, row: str) -> TurnHandle | None:
-        """Return the handle of a turn that runs or ran in this process; None if it has ended in another process.
+    async def _attach(self, turn_id: str, row: str) -> TurnHandle | DurableResult:
+        """Return the handle of a turn that runs or ran in this process; its result if it has ended in another process.
 
         This waits while another process runs the turn, and resumes the turn if no process runs it.
+
+        Raises:
+            DialError: The row or the conversation cannot be read.
         """
-        turn = self._started.pop(turn_id, None) or self.manager.find_turn(conversation_id)
+        conversation_id = extract_conversation_id(turn_id)
+        turn = self._turns.get(turn_id) or self.manager.find_turn(conversation_id)
         if turn is not None and is_attempt_of(turn_id, turn.id) and not _is_lost(turn):
             return turn
+        question, output_type, client_tools = results.read_question_row(row)
         while True:
             try:
                 attempt_id, is_running = await self._find_holder(conversation_id)
                 if not is_attempt_of(turn_id, attempt_id):
-                    return None
+                    return results.find_stored_result(await self.manager.get(conversation_id), question)
                 if not is_running:
                     await self._abandon_if_stopping(turn_id)
-                    _, output_type, client_tools = results.read_question_row(row)
                     turn = await self.manager.resume(
                         conversation_id,
-                        turn_id=create_attempt_id(turn_id),
+                        turn_id=results.create_attempt_id(turn_id),
                         client_tools=client_tools,
                         output_type=output_type,
                     )
                     if turn is not None:
-                        self._on_started(turn)
-                        return turn
+                        return self._add(turn)
                     continue  # the turn had ended, and `resume` has released its conversation
-            except (ConfigError, ConversationNotFound, RowRefused):
+            except (ConfigError, ConversationNotFound):
                 raise
             except DialError as error:  # another process has resumed the turn first, or the store failed this time
                 log.debug("durable_turn_waits", error=type(error).__name__)
                 await self._abandon_if_stopping(turn_id)
             await anyio.sleep(_POLL_INTERVAL)
+
+    def _add(self, turn: TurnHandle) -> TurnHandle:
+        """Count a turn that starts without a call of `start` as one of this process."""
+        self._turns[results.find_turn_id(turn.id, turn.conversation_id)] = turn
+        self._on_started(turn)
+        return turn
 
     async def _find_holder(self, conversation_id: str) -> tuple[str, bool]:
         """Return `Conversation.turn` and `Conversation.running`; `SQLStore` does so without reading the messages."""
@@ -580,26 +503,18 @@ class DurableTurns:
         self._abandoned.add(turn_id)
         await anyio.sleep_forever()
 
-    def _discard(self, turn_id: str) -> None:
-        """Drop a turn that has ended, or whose workflow could not be started."""
-        self._started.pop(turn_id, None)
-        self._start_locks.pop(turn_id, None)
-        self._turn_ids.discard(turn_id)
-
     async def _will_be_resumed(self, stored: Conversation) -> bool:
         """Return True if no process runs the conversation's latest turn, and one will resume it: a `WillBeResumed`.
 
         Raises:
             DialError: The database failed.
         """
-        from dbos import DBOS
-
-        if self._background is None or not stored.turn or stored.running:
+        if self._background is None:
             return False
-        turn_id = find_turn_id(stored.turn, stored.id)
+        turn_id = results.find_turn_id(stored.turn, stored.id)
         try:
             with anyio.fail_after(self._timings.database_timeout):  # DBOS itself retries without end
-                status = await DBOS.get_workflow_status_async(turn_id)
+                status = await self._dbos.get_workflow_status_async(turn_id)
         except Exception as error:
             raise results.to_dial_error(error) from error
         return status is not None and status.status in _OPEN
@@ -613,7 +528,7 @@ class DurableTurns:
                 return
             try:
                 is_idle = not await self._recover_once(has_failed=is_failing)
-                set_queue_polling(self._timings.idle_interval if is_idle else _QUEUE_INTERVAL)
+                dbos_database.set_queue_polling(self._timings.idle_interval if is_idle else _QUEUE_INTERVAL)
                 if anyio.current_time() - cleared >= min(self._timings.retention, _CLEARING_INTERVAL):
                     cleared = anyio.current_time()
                     await self._delete_old_workflows()
@@ -630,19 +545,16 @@ class DurableTurns:
             has_failed: Whether the last search has failed: the database is looked for first, and nothing is resumed. A
                 process whose database was away stores at once what its turns wait with.
         """
-        from dbos import DBOS
-
         store = self.manager.store
         if isinstance(store, SQLStore) and (has_failed or store.is_failing):
             await store.check()
         # DBOS tries again without end, and later and later: it is not asked while the database is away.
         with anyio.fail_after(self._timings.database_timeout):
-            open_ = await DBOS.list_workflows_async(status=_OPEN, name=[TURN, STARTED_TURN], load_input=False)
-        ids = {workflow.workflow_id for workflow in open_}
-        self._just_resumed &= ids
-        self._abandoned_attempts = {id_: self._abandoned_attempts[id_] for id_ in ids & self._abandoned_attempts.keys()}
+            open_ = await self._dbos.list_workflows_async(status=_OPEN, name=[TURN, STARTED_TURN], load_input=False)
+        for ended in self._abandoned_attempts.keys() - {workflow.workflow_id for workflow in open_}:
+            del self._abandoned_attempts[ended]
         if not has_failed:
-            foreign = [each for each in open_ if each.status == "PENDING" and each.workflow_id not in self._turn_ids]
+            foreign = [each for each in open_ if each.status == "PENDING" and each.workflow_id not in self._turns]
             running = frozenset[str]()
             if isinstance(store, SQLStore):
                 # Asked together: nearly all of them run, and every process looks at the turns of all the others.
@@ -654,33 +566,28 @@ class DurableTurns:
 
     async def _delete_old_workflows(self) -> None:
         """Delete workflows that no process looks for any more: their turns are in the conversations."""
-        from dbos import DBOS
-
         before = (datetime.now(UTC) - timedelta(seconds=self._timings.retention)).isoformat()
-        old = await DBOS.list_workflows_async(
+        old = await self._dbos.list_workflows_async(
             name=STARTED_TURN, completed_before=before, limit=_MAX_DELETED, load_input=False, load_output=False
         )
         if old:
-            await DBOS.delete_workflows_async([workflow.workflow_id for workflow in old])
+            await self._dbos.delete_workflows_async([workflow.workflow_id for workflow in old])
 
     async def _resume_if_abandoned(self, workflow: WorkflowStatus) -> None:
-        from dbos import DBOS
-
         turn_id = workflow.workflow_id
         try:
             if not (attempt := await self._find_abandoned_attempt(workflow)):
                 return
-            if turn_id in self._just_resumed:
-                self._just_resumed.remove(turn_id)
-                return
-            attempts = self._abandoned_attempts.setdefault(turn_id, set())
-            attempts.add(attempt)
+            attempts = self._abandoned_attempts.setdefault(turn_id, Counter())
+            attempts[attempt] += 1
+            if attempts.total() % 2 == 0:
+                return  # it was resumed when it was found before, and its workflow may not have begun to run
+            # An attempt counts once, however often it is found: its process may only be too slow to renew the lease.
             if len(attempts) <= MAX_RESUMED:
-                await DBOS.resume_workflow_async(turn_id)
-                self._just_resumed.add(turn_id)
+                await self._dbos.resume_workflow_async(turn_id)
             else:
                 log.warning("durable_turn_given_up", turn=turn_id)
-                await DBOS.cancel_workflow_async(turn_id)
+                await self._dbos.cancel_workflow_async(turn_id)
         except Exception as error:  # noqa: BLE001 - a wrong row must not delay other turns
             log.warning("durable_turn_not_seen", error=type(error).__name__)
 
@@ -690,8 +597,6 @@ class DurableTurns:
         Each process that has not begun the turn counts as one, and counts again each time it gets the turn: a row that
         cannot be read never begins. Empty if the turn is not abandoned.
         """
-        from dbos import DBOS
-
         turn_id, updated_at = workflow.workflow_id, workflow.updated_at or 0
         with suppress(ConversationNotFound):
             attempt_id, is_running = await self._find_holder(extract_conversation_id(turn_id))
@@ -699,8 +604,20 @@ class DurableTurns:
                 return "" if is_running else attempt_id
         has_waited = time.time() - updated_at / 1000 > self._timings.start_timeout
         # A turn that `start` has begun has no steps: it has just ended, and its workflow not yet.
-        is_abandoned = has_waited or (workflow.name == TURN and await DBOS.list_workflow_steps_async(turn_id))
+        is_abandoned = has_waited or (workflow.name == TURN and await self._dbos.list_workflow_steps_async(turn_id))
         return f"{workflow.executor_id} {updated_at}" if is_abandoned else ""
+
+
+def _check_beginning(stored: Conversation, attempt_id: str) -> None:
+    """Let no turn of `submit` begin twice, nor wait for an attempt of its own that no process runs any more.
+
+    A process that was slow may begin the turn after another one has taken the turn over.
+
+    Raises:
+        _HasBegun: Another process has begun the turn.
+    """
+    if results.has_begun(results.find_turn_id(attempt_id, stored.id), stored):
+        raise _HasBegun
 
 
 def _is_lost(turn: TurnHandle) -> bool:

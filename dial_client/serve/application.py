@@ -174,9 +174,7 @@ def build_routes(context: AppContext) -> list[Route]:
         *ChatCompletionsEndpoint(dial, answers, models).build_routes(),
         *ResponsesEndpoint(dial, answers, models, ResponseStore(values)).build_routes(),
         *MessagesEndpoint(dial, answers, models).build_routes(),
-        *ConversationRoutes(
-            *(dial, manager, durable or manager, turns, model, remote_turns), context.shares, starter
-        ).build_routes(),
+        *ConversationRoutes(dial, manager, turns, model, remote_turns, context.shares, starter).build_routes(),
         *FrontEndRoutes(starter, context.human_input, remote_turns).build_routes(),
         *FeatureRoutes(dial, manager, context.human_input, model, context.locked_settings).build_routes(),
         *ServerRoutes(dial, context.change_config, context.logins).build_routes(),

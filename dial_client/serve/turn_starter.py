@@ -77,5 +77,5 @@ class TurnStarter:
             HttpError: The person may not.
         """
         if has_model_limit():
-            view = await select_owned(self.runner, request).view(conversation_id)
+            view = await select_owned(self.manager, request).view(conversation_id)
             check_model(str((view.settings or {}).get("model") or self.model.name))

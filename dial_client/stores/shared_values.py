@@ -42,33 +42,23 @@ class SharedValues:
 
     async def read(self, topic: str, names: Iterable[str] | None = None) -> dict[str, str]:
         """Return the values of a topic by their names, in order: those that exist of `names`, by default all."""
-        selected = None if names is None else sorted(set(names))
+        chosen = [""] if names is None else sorted(set(names))
+        condition = "" if names is None else " AND name = :name"
 
         async def read_values(connection: AsyncConnection) -> list[Any]:
-            now = build_clock_expression(connection)
-            statement = f"SELECT name, value FROM shared_values WHERE topic = :topic AND until > {now}"  # noqa: S608
-            if selected is None:
-                return list((await execute(connection, f"{statement} ORDER BY name", {"topic": topic})).all())
+            current = f"topic = :topic AND until > {build_clock_expression(connection)}{condition}"
+            statement = f"SELECT name, value FROM shared_values WHERE {current} ORDER BY name"  # noqa: S608
             rows: list[Any] = []
-            for name in selected:
-                rows += (
-                    await execute(connection, f"{statement} AND name = :name", {"topic": topic, "name": name})
-                ).all()
+            for name in chosen:
+                rows += (await execute(connection, statement, {"topic": topic, "name": name})).all()
             return rows
 
-        if selected is not None and not selected:
-            return {}
-        rows = await self._database.run(read_values, writes=False)
+        rows = await self._database.run(read_values, writes=False) if chosen else ()
         return {to_text(name): to_text(value) for name, value in rows}
 
-    async def take(self, topic: str, *names: str) -> frozenset[str]:
-        """Delete values, and return the names of those that existed. Atomic: only one caller gets each name."""
-
-        async def take_all(connection: AsyncConnection) -> frozenset[str]:
-            # In the same order in every process, to prevent deadlocks.
-            return frozenset([name for name in sorted(set(names)) if await _take(connection, topic, name)])
-
-        return await self._database.run(take_all, writes=True) if names else frozenset()
+    async def take(self, topic: str, name: str) -> bool:
+        """Delete a value, and return True if it existed. Atomic: only one caller gets it."""
+        return await self._database.run(lambda connection: _take(connection, topic, name), writes=True)
 
     async def replace(self, topic: str, name: str, other_topic: str, value: str, seconds: float) -> bool:
         """Delete a value, store another under its name in the other topic, and return True; False if there is none.

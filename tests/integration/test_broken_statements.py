@@ -143,7 +143,7 @@ async def read_end(turns: DurableTurns, conversation: str) -> Conversation:
     """Return the conversation once no process runs or resumes its turn."""
     while True:
         try:
-            read = await turns.get(conversation)
+            read = await turns.manager.get(conversation)
         except StoreUnavailable:  # the connections of the proxy are refused
             read = None
         if read is not None and not read.running:

@@ -542,15 +542,15 @@ async def test_an_abandoned_turn_is_resumed_before_another_turn_begins(tmp_path:
         live.abandon()
         with pytest.raises(ConversationBusy):
             await live.result()
-        waiting = await turns.get(conversation.id)
+        waiting = await turns.manager.get(conversation.id)
         assert (waiting.running, waiting.turn) == (True, live.id)
         with pytest.raises(ConversationBusy):
             await turns.start(conversation.id, "Never mind.")
     async with durable(tmp_path, "A cat.") as (manager, turns):
         with anyio.fail_after(LONG):
-            while (await turns.get(conversation.id)).running:  # noqa: ASYNC110 - the workflow ends by itself
+            while (await turns.manager.get(conversation.id)).running:  # noqa: ASYNC110 - the workflow ends by itself
                 await anyio.sleep(0.02)
-        messages = (await turns.get(conversation.id)).messages
+        messages = (await turns.manager.get(conversation.id)).messages
     assert [message.content for message in messages] == [picture, "A cat."]
 
 
@@ -570,7 +570,7 @@ async def test_a_resumed_turn_keeps_the_schema_of_its_typed_answer(tmp_path: Pat
         (await turns.start(conversations[0].id, "How many?", output_type=list[int])).abandon()
     async with durable(tmp_path, "Three.", '{"result": [3]}') as (manager, turns):
         with anyio.fail_after(LONG):
-            while (await turns.get(conversations[0].id)).running:  # noqa: ASYNC110 - the workflow ends by itself
+            while (await turns.manager.get(conversations[0].id)).running:  # noqa: ASYNC110 - the workflow ends by itself
                 await anyio.sleep(0.02)
         assert await read_texts(manager, conversations[0].id) == ["How many?", "[3]"]
     async with durable(tmp_path, {"hang": True}) as (manager, turns):

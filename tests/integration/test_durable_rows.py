@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client import ConversationManager, DialClient, Message, SQLStore
+from dial_client import Conversation, ConversationManager, DialClient, Message, SQLStore
 from dial_client.testing import ScriptedProvider
 from tests.inner import (
     NAME,
@@ -188,7 +188,7 @@ async def test_a_row_with_pickled_code_does_not_run_the_code(kind: str, tmp_path
             with pytest.raises(DialError, match="cannot be read"):
                 await turns.result(unnamed)
             # No turn waits for these rows, and the next turn can begin.
-            assert not (await turns.get(conversation)).running
+            assert not (await turns.manager.get(conversation)).running
             live = await turns.start(conversation, "Hi")
             assert (await live.result()).text == "Hello."
     assert not mark.exists()
@@ -289,10 +289,10 @@ class ResumingStore(SQLStore):
         self.turn_id = ""
         self._has_read = self._has_read_again = anyio.Event()
 
-    async def read_turn(self, conversation_id: str) -> tuple[str, bool]:
+    async def get(self, conversation_id: str) -> Conversation:
         from dbos import DBOS
 
-        found = await super().read_turn(conversation_id)
+        found = await super().get(conversation_id)
         if self.turn_id and not self._has_read.is_set():
             self._has_read.set()
             self._has_read_again = anyio.Event()

@@ -379,7 +379,7 @@ async def test_a_durable_turn_outlives_a_database_that_is_away(
                         await anyio.sleep(0.02)
                     proxy.restore()
                 assert (await turns.result(turn)).text == "All is well."
-                read = await turns.get(conversation.id)
+                read = await turns.manager.get(conversation.id)
         assert [message.text for message in read.messages] == TEXTS
         assert (read.turn, read.notes) == ("", ())
         assert Message.user("Look!") == read.messages[0]

@@ -440,9 +440,9 @@ async def test_a_durable_turn_asks_again_in_the_program_that_continues_it(tmp_pa
             ) as turns,
         ):
             with anyio.fail_after(LONG):
-                while (await turns.get(killed.conversation)).running:  # noqa: ASYNC110 - the workflow ends by itself
+                while (await turns.manager.get(killed.conversation)).running:  # noqa: ASYNC110 - the workflow ends by itself
                     await anyio.sleep(0.02)
-            read = await turns.get(killed.conversation)
+            read = await turns.manager.get(killed.conversation)
         assert (read.messages[2].text, read.messages[-1].text) == ("deleted old", "Done.")
         asked = [line for line in killed.log if line.startswith("asked")]
         assert [f"asked {context.approval_id}" for context in shelf.asked] == asked

@@ -19,7 +19,6 @@ from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.conversation_view import ConversationView
 from dial_client.conversations.turn_input import Continuation, ConversationInput, EditedMessage, Regeneration
-from dial_client.durable import DurableTurns
 from dial_client.messages.errors import ConversationBusy, StoreUnavailable
 from dial_client.messages.message import Content, Message, TextPart, extract_text
 from dial_client.runtime.logs import get_logger
@@ -118,8 +117,6 @@ class ConversationRoutes:
 
     _dial: DialClient
     _manager: ConversationManager
-    # Starts turns, and knows which of them will be resumed: the manager, or what runs durable turns with it.
-    _runner: ConversationManager | DurableTurns
     # The running turns of this process.
     _turns: TurnRegistry
     _model: ServedModel
@@ -161,9 +158,6 @@ class ConversationRoutes:
     def _find_manager(self, request: Request) -> ConversationManager:
         return select_owned(self._manager, request)
 
-    def _find_runner(self, request: Request) -> ConversationManager | DurableTurns:
-        return select_owned(self._runner, request)
-
     async def _list(self, request: Request) -> Response:
         query = request.query_params
         limit = read_limit(request, MAX_LIMIT)
@@ -189,9 +183,9 @@ class ConversationRoutes:
         return await self._respond(request, (await self._find_manager(request).import_json(text)).id, 201)
 
     async def _get(self, request: Request) -> Response:
-        view = await self._find_runner(request).view(request.path_params["id"])
+        view = await self._find_manager(request).view(request.path_params["id"])
         if await self._ask_again(request, view.conversation):
-            view = await self._find_runner(request).view(view.conversation.id)
+            view = await self._find_manager(request).view(view.conversation.id)
         return build_json_response(view_to_dict(view))
 
     async def _ask_again(self, request: Request, stored: Conversation) -> bool:
@@ -289,7 +283,7 @@ class ConversationRoutes:
         return build_json_response((await turn.result()).without_kept().to_dict(), headers=headers)
 
     async def _respond(self, request: Request, conversation_id: str, status: int = 200) -> Response:
-        return build_json_response(view_to_dict(await self._find_runner(request).view(conversation_id)), status)
+        return build_json_response(view_to_dict(await self._find_manager(request).view(conversation_id)), status)
 
     async def _stop(self, request: Request) -> Response:
         conversation_id = request.path_params["id"]
@@ -302,12 +296,12 @@ class ConversationRoutes:
                 message = "the turn stops, and its end is not stored yet: try again later"
                 raise HttpError(503, message, "not_stored_yet", kind="server_error", headers={"retry-after": "2"})
         elif (await self._find_manager(request).get(conversation_id)).running:
+            if not (await self._manager.store.get(conversation_id)).running:
+                message = "the turn waits for a process to resume it: try again when it runs"
+                raise HttpError(409, message, "not_running_yet", headers={"retry-after": "2"})
             if self._remote_turns is None or not await self._remote_turns.stop(conversation_id):
                 message = "the turn runs in a program that cannot be reached from here: stop it there"
                 raise HttpError(409, message, "runs_elsewhere")
-        elif (await self._find_runner(request).view(conversation_id)).conversation.running:
-            message = "the turn waits for a process to resume it: try again when it runs"
-            raise HttpError(409, message, "not_running_yet", headers={"retry-after": "2"})
         return Response(status_code=204)
 
     async def _stream_events(self, request: Request) -> SSEResponse:
@@ -334,7 +328,7 @@ class ConversationRoutes:
     async def _read_usage(self, request: Request) -> Response:
         """Return what fills the model's context window, and what all turns and the title have used so far."""
         report = await self._find_manager(request).measure_context(request.path_params["id"])
-        view = await self._find_runner(request).view(request.path_params["id"])
+        view = await self._find_manager(request).view(request.path_params["id"])
         context = asdict(report) | {"tokens": report.tokens}
         usage = dict(view.usage or {})
         for name, number in (view.conversation.metadata.get(TITLE_USAGE) or {}).items():
@@ -390,7 +384,7 @@ class ConversationRoutes:
         compaction = await self._find_manager(request).compact(request.path_params["id"])
         note = {"note": compaction.note} if compaction is not None else {}
         return build_json_response(
-            view_to_dict(await self._find_runner(request).view(request.path_params["id"])) | note
+            view_to_dict(await self._find_manager(request).view(request.path_params["id"])) | note
         )
 
 

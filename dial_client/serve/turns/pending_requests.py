@@ -8,7 +8,6 @@ killed. Requests and grants expire with the process that stored them.
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,7 +21,6 @@ from dial_client.messages.errors import DialError
 from dial_client.runtime.json_fields import expect_object, expect_text
 from dial_client.runtime.logs import get_logger
 from dial_client.serve.turns.peers import Peers
-from dial_client.serve.turns.turn_registry import WakeSignal
 from dial_client.sinks.sse_encoder import to_json
 from dial_client.stores.shared_values import SharedValues
 
@@ -91,8 +89,6 @@ class PendingRequests:
         self._receivers: dict[str, ReceiveAnswer] = {}
         # The topics and names of this process's values, which are renewed.
         self._leases: set[tuple[str, str]] = set()
-        self._renewed = -math.inf
-        self._changed = WakeSignal()
         # The grants by key; used only without peers.
         self._granted: dict[str, GrantedTool] = {}
         if peers is not None:
@@ -102,7 +98,8 @@ class PendingRequests:
         """Renew what this process has stored until cancellation; then withdraw it."""
         try:
             while True:
-                await self._changed.wait(await self._renew())
+                pause = await self._renew()
+                await anyio.sleep(pause)
         finally:
             if self._values is not None and self._leases:
                 with anyio.CancelScope(shield=True), suppress(DialError):
@@ -110,19 +107,14 @@ class PendingRequests:
                         await self._values.take(topic, name)
 
     async def _renew(self) -> float:
-        """Renew what is due, and look for answers whose message was lost; return the seconds until the next time."""
-        if self._values is None or not self._leases:
-            return math.inf
-        if (remaining := self._renewed + LEASE_TTL / 3 - anyio.current_time()) > 0:
-            return remaining
+        """Renew all values, and look for answers whose message was lost; return the seconds until the next time."""
         try:
-            await self._values.renew(self._leases, LEASE_TTL)
-            await self.collect_answers()
+            if self._values is not None and self._leases:
+                await self._values.renew(self._leases, LEASE_TTL)
+                await self.collect_answers()
         except DialError as error:
             log.debug("requests_not_renewed", error=type(error).__name__)
-            self._renewed = anyio.current_time() - LEASE_TTL / 3 + RETRY_PAUSE
             return RETRY_PAUSE
-        self._renewed = anyio.current_time()
         return LEASE_TTL / 3
 
     async def publish(self, request: PendingRequest) -> PendingRequest:
@@ -179,7 +171,7 @@ class PendingRequests:
         self._leases.discard((request.kind, request.id))
         if not request.is_shared or self._values is None:
             return True
-        return bool(await self._values.take(request.kind, request.id))
+        return await self._values.take(request.kind, request.id)
 
     async def answer(self, request: PendingRequest, answer: Mapping[str, Any]) -> bool:
         """Answer a request of another process; return False if it is already answered or has expired.
@@ -255,10 +247,7 @@ class PendingRequests:
         except DialError as error:
             log.debug("request_not_shared", error=type(error).__name__)
             return False
-        if not self._leases:
-            self._renewed = anyio.current_time()
         self._leases.add((topic, name))
-        self._changed.send()
         return True
 
 
