@@ -2,7 +2,7 @@ from dial_client.client.config_changes import ConfigChanges as ConfigChanges
 from dial_client.conversations.compaction import Compaction as Compaction
 from dial_client.conversations.conversation_view import ConversationView as ConversationView
 from dial_client.conversations.conversation_view import Versions as Versions
-from dial_client.durable.results import DurableResult as DurableResult
+from dial_client.durable.rows import DurableResult as DurableResult
 from dial_client.durable.workflows import DurableTimings as DurableTimings
 from dial_client.hooks.audit.entries import AuditEntry as AuditEntry
 from dial_client.hooks.audit.entries import AuditRecorder as AuditRecorder

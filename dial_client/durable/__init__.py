@@ -14,7 +14,7 @@ A killed process is detected because it does not renew the leases of its turns a
 """
 
 from dial_client.durable.dbos_database import SQLITE_IS_TOO_OLD, default_database
-from dial_client.durable.results import DurableResult
+from dial_client.durable.rows import DurableResult
 from dial_client.durable.workflows import DurableTimings, DurableTurns
 
 __all__ = ["SQLITE_IS_TOO_OLD", "DurableResult", "DurableTimings", "DurableTurns", "default_database"]

@@ -22,9 +22,8 @@ from pydantic import TypeAdapter, ValidationError
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager, ManagerOptions
 from dial_client.conversations.turn_input import ConversationInput, check_turn_input
-from dial_client.durable import dbos_database, results
-from dial_client.durable.results import DurableResult, extract_conversation_id, is_attempt_of
-from dial_client.durable.serialization import RowRefused, build_json_serializer
+from dial_client.durable import dbos_database, rows
+from dial_client.durable.rows import DurableResult, extract_conversation_id, is_attempt_of
 from dial_client.messages.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError, StoreUnavailable
 from dial_client.messages.message import Message, ToolSpec
 from dial_client.runtime.background_tasks import BackgroundTasks
@@ -135,11 +134,8 @@ class DurableTurns:
             dial, store, will_be_resumed=self._will_be_resumed, check_beginning=_check_beginning, **options
         )
         """The manager that runs the turns."""
-        self._database = database
-        self._timings = timings
-        self._is_stopping = is_stopping
-        self._is_closing = False
-        self._on_started = on_started
+        self._database, self._timings, self._on_started = database, timings, on_started
+        self._is_stopping, self._is_closing = is_stopping, False
         # The turns of this process whose workflows have not ended, by id; None until a turn runs here.
         self._turns: dict[str, TurnHandle | None] = {}
         # The ids of those that wait for another process.
@@ -219,15 +215,15 @@ class DurableTurns:
             TypeError: `output_type` is not a type that JSON can be parsed as, or `message` is not a message.
         """
         check_turn_input(message)
-        row = results.to_question_row(message, output_type)
+        row = rows.to_question_row(message, output_type)
         await self._find_holder(conversation_id)
-        turn_id = results.build_turn_id(conversation_id)
+        turn_id = rows.build_turn_id(conversation_id)
         self._turns[turn_id] = None
         try:
             self._handles[turn_id] = await self._store_workflow(turn_id, self._turn_workflow, row)
         except Exception as error:
             self._turns.pop(turn_id, None)
-            raise results.to_dial_error(error) from error
+            raise rows.to_dial_error(error) from error
         return turn_id
 
     async def start(
@@ -251,9 +247,9 @@ class DurableTurns:
             ConversationBusy: Another turn of the conversation is running, or waits to be resumed.
             DialError: A database failed; the turn is cancelled if it had started.
         """
-        row = results.to_question_row("", output_type, client_tools)  # the conversation has the question
-        turn_id = results.build_turn_id(conversation_id)
-        attempt_id = results.create_attempt_id(turn_id)
+        row = rows.to_question_row("", output_type, client_tools)  # the conversation has the question
+        turn_id = rows.build_turn_id(conversation_id)
+        attempt_id = rows.create_attempt_id(turn_id)
         turn: TurnHandle | None = None
         self._turns[turn_id] = None
         stored = self._storing[attempt_id] = anyio.Event()
@@ -274,7 +270,7 @@ class DurableTurns:
                 turn.recorder.note(NOT_DURABLE)  # the question is stored, and its client may be gone
                 turn.cancel()
                 if isinstance(error, Exception):
-                    raise results.to_dial_error(error) from error
+                    raise rows.to_dial_error(error) from error
             raise
         finally:
             del self._storing[attempt_id]
@@ -319,13 +315,13 @@ class DurableTurns:
         except dbos_errors.DBOSNonExistentWorkflowError:
             raise DialError(f"there is no durable turn {turn_id!r}") from None
         except Exception as error:
-            raise results.to_dial_error(error) from error
+            raise rows.to_dial_error(error) from error
         try:
             return TypeAdapter(DurableResult).validate_python(await handle.get_result())
         except DialError:
             raise
         except ValidationError as error:
-            raise RowRefused("the database contains an answer that cannot be read") from error
+            raise rows.RowRefused("the database contains an answer that cannot be read") from error
         except Exception as error:
             raise DialError(f"the turn was given up: {type(error).__name__}") from error
 
@@ -339,7 +335,7 @@ class DurableTurns:
             "application_version": WORKFLOW_VERSION,
             "executor_id": secrets.token_hex(16),
             "log_level": "ERROR",
-            "serializer": build_json_serializer(),
+            "serializer": rows.build_json_serializer(),
             **dbos_database.build_dbos_options(self._database),
         }
         self._dbos = DBOS
@@ -378,7 +374,7 @@ class DurableTurns:
         self._turns.setdefault(turn_id)
         try:
             if extract_conversation_id(turn_id) != conversation_id:
-                raise RowRefused("the database contains a turn of another conversation")
+                raise rows.RowRefused("the database contains a turn of another conversation")
             yield turn_id
         finally:
             for known in (self._turns, self._handles):
@@ -403,9 +399,9 @@ class DurableTurns:
         while turn_id not in self._refused:
             await self._abandon_if_stopping(turn_id)
             try:
-                message, output_type, _ = results.read_question_row(row)
+                message, output_type, _ = rows.read_question_row(row)
                 turn = await self.manager.start(
-                    conversation_id, message, turn_id=results.create_attempt_id(turn_id), output_type=output_type
+                    conversation_id, message, turn_id=rows.create_attempt_id(turn_id), output_type=output_type
                 )
             except _HasBegun:
                 return
@@ -456,17 +452,17 @@ class DurableTurns:
         turn = self._turns.get(turn_id) or self.manager.find_turn(conversation_id)
         if turn is not None and is_attempt_of(turn_id, turn.id) and not _is_lost(turn):
             return turn
-        question, output_type, client_tools = results.read_question_row(row)
+        question, output_type, client_tools = rows.read_question_row(row)
         while True:
             try:
                 attempt_id, is_running = await self._find_holder(conversation_id)
                 if not is_attempt_of(turn_id, attempt_id):
-                    return results.find_stored_result(await self.manager.get(conversation_id), question)
+                    return rows.find_stored_result(await self.manager.get(conversation_id), question)
                 if not is_running:
                     await self._abandon_if_stopping(turn_id)
                     turn = await self.manager.resume(
                         conversation_id,
-                        turn_id=results.create_attempt_id(turn_id),
+                        turn_id=rows.create_attempt_id(turn_id),
                         client_tools=client_tools,
                         output_type=output_type,
                     )
@@ -482,7 +478,7 @@ class DurableTurns:
 
     def _add(self, turn: TurnHandle) -> TurnHandle:
         """Count a turn that starts without a call of `start` as one of this process."""
-        self._turns[results.find_turn_id(turn.id, turn.conversation_id)] = turn
+        self._turns[rows.find_turn_id(turn.id, turn.conversation_id)] = turn
         self._on_started(turn)
         return turn
 
@@ -511,12 +507,12 @@ class DurableTurns:
         """
         if self._background is None:
             return False
-        turn_id = results.find_turn_id(stored.turn, stored.id)
+        turn_id = rows.find_turn_id(stored.turn, stored.id)
         try:
             with anyio.fail_after(self._timings.database_timeout):  # DBOS itself retries without end
                 status = await self._dbos.get_workflow_status_async(turn_id)
         except Exception as error:
-            raise results.to_dial_error(error) from error
+            raise rows.to_dial_error(error) from error
         return status is not None and status.status in _OPEN
 
     async def _recover_turns(self) -> None:
@@ -616,7 +612,7 @@ def _check_beginning(stored: Conversation, attempt_id: str) -> None:
     Raises:
         _HasBegun: Another process has begun the turn.
     """
-    if results.has_begun(results.find_turn_id(attempt_id, stored.id), stored):
+    if rows.has_begun(rows.find_turn_id(attempt_id, stored.id), stored):
         raise _HasBegun
 
 

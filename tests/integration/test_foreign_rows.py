@@ -186,9 +186,9 @@ WRONG = [
 
 @needs_postgres
 async def test_invalid_pending_requests_and_grants_are_not_listed() -> None:
-    good = {"about": {"id": "another", "tool": "x"}, "key": "k", "owner": "", "at": 7}
+    good = {"id": "7", "kind": APPROVAL, "about": {"tool": "x"}, "grant_key": "k", "owner": "", "asked_at": 7}
     wrong = [*WRONG, *(json.dumps(good | {name: value}) for name in good for value in (None, ["x"]))]
-    granted = {"server": "it", "tool": "x", "conversation": "", "owner": ""}
+    granted = {"key": "k", "server": "it", "tool": "x", "conversation_id": "", "owner": ""}
     async with database_url() as url, SQLStore(url) as store:
         requests = PendingRequests(Peers(store))
         for topic, right, bodies in ((APPROVAL, good, wrong), ("grant", granted, WRONG)):

@@ -11,14 +11,14 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 import anyio
+from pydantic import TypeAdapter, ValidationError
 
 from dial_client.messages.errors import DialError
-from dial_client.runtime.json_fields import expect_object, expect_text
+from dial_client.runtime.json_fields import expect_object
 from dial_client.runtime.logs import get_logger
 from dial_client.serve.turns.peers import Peers
 from dial_client.sinks.sse_encoder import to_json
@@ -74,6 +74,9 @@ class GrantedTool:
     """The person whose calls the grant holds for; empty in a service for one person."""
 
 
+_REQUEST, _GRANT = TypeAdapter(PendingRequest), TypeAdapter(GrantedTool)
+
+
 class PendingRequests:
     """The pending requests and grants of all processes.
 
@@ -122,8 +125,8 @@ class PendingRequests:
 
         If that fails, the request can be answered at this process only.
         """
-        body = {"about": request.about, "key": request.grant_key, "owner": request.owner, "at": request.asked_at}
-        return replace(request, is_shared=await self._put(request.kind, request.id, body))
+        shared = replace(request, is_shared=True)
+        return shared if await self._put(request.kind, request.id, shared) else request
 
     @contextmanager
     def receive_answers(self, request_id: str, receive: ReceiveAnswer) -> Iterator[None]:
@@ -160,7 +163,7 @@ class PendingRequests:
         Raises:
             DialError: The database failed.
         """
-        return await self._read(kind, partial(_build_request, kind))
+        return await self._read(kind, _REQUEST)
 
     async def withdraw(self, request: PendingRequest) -> bool:
         """Withdraw a request of this process; return False if another process has answered it.
@@ -197,15 +200,14 @@ class PendingRequests:
         Raises:
             DialError: The database failed.
         """
-        return [*self._granted.values()] if self._peers is None else await self._read(GRANTS, _build_grant)
+        return [*self._granted.values()] if self._peers is None else await self._read(GRANTS, _GRANT)
 
     async def grant(self, granted: GrantedTool) -> None:
         """Share a grant with all processes for as long as this process runs."""
         if self._peers is None:
             self._granted[granted.key] = granted
         elif not await self.is_granted(granted.key):
-            about = {"server": granted.server, "tool": granted.tool, "conversation": granted.conversation_id}
-            await self._put(GRANTS, granted.key, {**about, "owner": granted.owner})
+            await self._put(GRANTS, granted.key, granted)
 
     async def revoke(self, key: str) -> None:
         """Revoke a grant at all processes.
@@ -228,34 +230,24 @@ class PendingRequests:
             log.debug("grants_unreadable", error=type(error).__name__)
             return False
 
-    async def _read(self, topic: str, build: Callable[[str, Mapping[str, Any]], T]) -> list[T]:
-        """Return what `build` makes of the names and values of a topic; it raises an error for a wrong value."""
+    async def _read(self, topic: str, form: TypeAdapter[T]) -> list[T]:
+        """Return the values of a topic that have this form."""
         found: list[T] = []
-        for name, text in (await self._values.read(topic) if self._values is not None else {}).items():
+        for text in (await self._values.read(topic) if self._values is not None else {}).values():
             try:
-                found.append(build(name, json.loads(text)))
-            except (KeyError, TypeError, ValueError, RecursionError) as error:  # from another version, or forged
+                found.append(form.validate_json(text))
+            except ValidationError as error:  # from another version, or forged
                 log.warning("shared_value_invalid", topic=topic, error=type(error).__name__)
         return found
 
-    async def _put(self, topic: str, name: str, content: Mapping[str, Any]) -> bool:
+    async def _put(self, topic: str, name: str, value: PendingRequest | GrantedTool) -> bool:
         """Store a value for as long as this process runs; return False without a database, or if it failed."""
         if self._values is None:
             return False
         try:
-            await self._values.put(topic, name, to_json(content), LEASE_TTL)
+            await self._values.put(topic, name, to_json(asdict(value)), LEASE_TTL)
         except DialError as error:
             log.debug("request_not_shared", error=type(error).__name__)
             return False
         self._leases.add((topic, name))
         return True
-
-
-def _build_grant(key: str, content: Mapping[str, Any]) -> GrantedTool:
-    return GrantedTool(key, *(expect_text(content[name]) for name in ("server", "tool", "conversation", "owner")))
-
-
-def _build_request(kind: str, id_: str, content: Mapping[str, Any]) -> PendingRequest:
-    about, asked_at = expect_object(content["about"]), float(content["at"])
-    grant_key, owner = expect_text(content["key"]), expect_text(content["owner"])
-    return PendingRequest(id_, kind, about, grant_key, is_shared=True, owner=owner, asked_at=asked_at)
