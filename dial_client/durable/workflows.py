@@ -127,7 +127,8 @@ class DurableTurns:
     ) -> None:
         # The turns whose workflows are being stored, by their own ids.
         self._storing: dict[str, anyio.Event] = {}
-        # The ids of turns whose clients were refused, and whose workflows may still be stored.
+        # The ids of turns whose clients were refused. They are kept: a workflow that is stored late may run twice here,
+        # since a search may find it before it ends.
         self._refused: set[str] = set()
         options["observers"] = (*options.get("observers", ()), _WorkflowObserver(self._storing))
         self.manager = ConversationManager(
@@ -379,7 +380,6 @@ class DurableTurns:
         finally:
             for known in (self._turns, self._handles):
                 known.pop(turn_id, None)
-            self._refused.discard(turn_id)
 
     async def _run_in_loop(self, step: Callable[[str, str], Coroutine[Any, Any, Any]], turn_id: str, row: str) -> Any:
         """Run a step in the event loop of the client, because DBOS runs recovered workflows in its own loop."""
