@@ -229,13 +229,19 @@ async def read_workflow(proxy: DatabaseProxy) -> str:
 
 @pytest.mark.parametrize("method", ["start", "submit"])
 async def test_a_turn_whose_client_was_refused_does_not_run_however_late_its_workflow_is_stored(method: str) -> None:
-    looker = Looker()
+    looker = Looker(waits="reply")
     timings = DurableTimings(recovery_interval=0.2, idle_interval=0.2, start_timeout=0.0, database_timeout=1.0)
     async with durable(looker, lease=1.0, timings=timings) as (proxy, turns, conversation):
         trap = proxy.cut_at(*STATEMENTS["workflow"], moment="statement", refusals=float("inf"))
-        with pytest.raises(StoreUnavailable):
-            await getattr(turns, method)(conversation, "Look!")
-        assert trap.has_sprung.is_set()
+
+        async def reply() -> None:  # a reply that comes earlier would still be stored, without its call
+            await to_thread.run_sync(trap.has_sprung.wait)
+            looker.may_reply.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(reply)
+            with pytest.raises(StoreUnavailable):
+                await getattr(turns, method)(conversation, "Look!")
         if (turn := turns.manager.find_turn(conversation)) is not None:
             await turn.stop()
             with pytest.raises(DialError):  # its end is not stored
