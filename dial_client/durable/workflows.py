@@ -132,7 +132,7 @@ class DurableTurns:
         self._refused: set[str] = set()
         options["observers"] = (*options.get("observers", ()), _WorkflowObserver(self._storing))
         self.manager = ConversationManager(
-            dial, store, will_be_resumed=self._will_be_resumed, check_beginning=_check_beginning, **options
+            dial, store, will_be_resumed=self._will_be_resumed, check_beginning=self._check_beginning, **options
         )
         """The manager that runs the turns."""
         self._database, self._timings, self._on_started = database, timings, on_started
@@ -141,6 +141,10 @@ class DurableTurns:
         self._turns: dict[str, TurnHandle | None] = {}
         # The ids of those that wait for another process.
         self._abandoned: set[str] = set()
+        # The attempts to begin a turn of `submit`. Other turns of the manager may have ids of the same form.
+        self._beginning: set[str] = set()
+        # The id of this process for DBOS.
+        self._executor_id = secrets.token_hex(16)
         # How often this process has found each attempt of a turn abandoned, by `_find_abandoned_attempt`.
         self._abandoned_attempts: dict[str, Counter[str]] = {}
         # DBOS, which is there when these turns are open.
@@ -334,7 +338,7 @@ class DurableTurns:
         config: Any = {
             "name": "dial-client",
             "application_version": WORKFLOW_VERSION,
-            "executor_id": secrets.token_hex(16),
+            "executor_id": self._executor_id,
             "log_level": "ERROR",
             "serializer": rows.build_json_serializer(),
             **dbos_database.build_dbos_options(self._database),
@@ -393,24 +397,44 @@ class DurableTurns:
         earlier turns.
 
         Raises:
-            DialError: The message cannot be read, or the turn cannot start.
+            DialError: The message cannot be read, the turn cannot start, or another process has taken the turn over.
         """
-        conversation_id = extract_conversation_id(turn_id)
         while turn_id not in self._refused:
             await self._abandon_if_stopping(turn_id)
             try:
-                message, output_type, _ = rows.read_question_row(row)
-                turn = await self.manager.start(
-                    conversation_id, message, turn_id=rows.create_attempt_id(turn_id), output_type=output_type
-                )
-            except _HasBegun:
-                return
+                await self._begin_once(turn_id, row)
             except (StoreUnavailable, ConversationBusy) as error:
                 log.debug("durable_turn_waits", error=type(error).__name__)
             else:
-                self._add(turn)
                 return
             await anyio.sleep(_POLL_INTERVAL)
+
+    async def _begin_once(self, turn_id: str, row: str) -> None:
+        # A process that was slow would begin a turn again that ended elsewhere, and whose end was lost.
+        status = await self._dbos.get_workflow_status_async(turn_id)
+        if status is None or status.executor_id != self._executor_id:
+            raise DialError("another process has taken over the turn")
+        message, output_type, _ = rows.read_question_row(row)
+        conversation_id, attempt_id = extract_conversation_id(turn_id), rows.create_attempt_id(turn_id)
+        self._beginning.add(attempt_id)
+        try:
+            self._add(await self.manager.start(conversation_id, message, turn_id=attempt_id, output_type=output_type))
+        except _HasBegun:
+            log.debug("durable_turn_has_begun", turn=turn_id)
+        finally:
+            self._beginning.discard(attempt_id)
+
+    def _check_beginning(self, stored: Conversation, attempt_id: str) -> None:
+        """Let no turn of `submit` begin twice, nor wait for an attempt of its own that no process runs any more.
+
+        DBOS executes a workflow twice in this process if the workflow is resumed before it has run its first line, and
+        a process that was slow may begin the turn after another one has taken the turn over.
+
+        Raises:
+            _HasBegun: Another attempt has begun the turn.
+        """
+        if attempt_id in self._beginning and rows.has_begun(rows.find_turn_id(attempt_id, stored.id), stored):
+            raise _HasBegun
 
     async def _finish(self, turn_id: str, row: str) -> dict[str, str]:
         """Return the result of a turn, which any process may have started: the last step of a workflow.
@@ -602,18 +626,6 @@ class DurableTurns:
         # A turn that `start` has begun has no steps: it has just ended, and its workflow not yet.
         is_abandoned = has_waited or (workflow.name == TURN and await self._dbos.list_workflow_steps_async(turn_id))
         return f"{workflow.executor_id} {updated_at}" if is_abandoned else ""
-
-
-def _check_beginning(stored: Conversation, attempt_id: str) -> None:
-    """Let no turn of `submit` begin twice, nor wait for an attempt of its own that no process runs any more.
-
-    A process that was slow may begin the turn after another one has taken the turn over.
-
-    Raises:
-        _HasBegun: Another process has begun the turn.
-    """
-    if rows.has_begun(rows.find_turn_id(attempt_id, stored.id), stored):
-        raise _HasBegun
 
 
 def _is_lost(turn: TurnHandle) -> bool:

@@ -534,6 +534,15 @@ async def test_a_finished_turn_leaves_no_data_outside_its_conversation(tmp_path:
 
 
 @new_enough
+async def test_turns_of_the_manager_may_have_ids_that_differ_after_a_dot_only(tmp_path: Path) -> None:
+    async with durable(tmp_path, "One.", "Two.") as (manager, _):
+        conversation = (await manager.create()).id
+        for number, text in enumerate(("First", "Second")):
+            await (await manager.start(conversation, text, turn_id=f"run.{number}")).result()
+        assert await read_texts(manager, conversation) == ["First", "One.", "Second", "Two."]
+
+
+@new_enough
 async def test_an_abandoned_turn_is_resumed_before_another_turn_begins(tmp_path: Path) -> None:
     picture = (TextPart("What is this?"), ImagePart("aGVsbG8=", "image/png"))
     async with durable(tmp_path, {"hang": True}) as (manager, turns):

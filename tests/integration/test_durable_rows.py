@@ -326,6 +326,19 @@ async def test_a_workflow_that_is_resumed_while_it_starts_starts_one_turn(kind: 
 
 
 @pytest.mark.parametrize("kind", DATABASES)
+async def test_a_process_that_was_slow_does_not_begin_a_turn_that_was_taken_over(kind: str, tmp_path: Path) -> None:
+    # The conversation does not show that the turn ran elsewhere if its end could not be stored.
+    async with tables(kind, tmp_path) as (store, rows):
+        conversation = (await store.create()).id
+        turn = build_turn_id(conversation)
+        rows.workflow(turn, inputs(conversation, HI), NAME, status="ERROR", queue_name=None, executor_id="faster")
+        async with durable(store, "Hello.") as (manager, turns):
+            with pytest.raises(DialError, match="taken over"):
+                await turns._begin(turn, HI)
+            assert (await manager.get(conversation)).messages == ()
+
+
+@pytest.mark.parametrize("kind", DATABASES)
 async def test_an_unreadable_result_of_a_turn_is_reported(kind: str, tmp_path: Path) -> None:
     found = [
         to_json({}), to_json(None), to_json([1]), to_json({"text": 1, "stop_reason": "answered"}), "", "{",
