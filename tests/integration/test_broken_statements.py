@@ -220,7 +220,7 @@ async def test_no_call_runs_before_it_is_stored_that_the_turn_is_durable() -> No
 async def read_workflow(proxy: DatabaseProxy) -> str:
     """Return the state of the one workflow of the database when it has ended."""
     operator = await asyncpg.connect(proxy.target)
-    statement = "SELECT status FROM dbos.workflow_status WHERE status <> 'PENDING'"
+    statement = "SELECT status FROM dbos.workflow_status WHERE status NOT IN ('PENDING', 'ENQUEUED')"
     while not (ended := await operator.fetch(statement)):  # noqa: ASYNC110 - in the database
         await anyio.sleep(0.02)
     await operator.close()
