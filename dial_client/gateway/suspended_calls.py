@@ -80,8 +80,6 @@ class SuspendableRequest(ClientRequest, Generic[ResultT]):
         self, session: ClientSession, context: ServerRequestContext[Any, Any], admits: Callable[[], bool]
     ) -> None:
         super().__init__(session, context)
-        self.id = secrets.token_hex(16)
-        """The id in the state that the client sends back."""
         self.round = 0
         """The number of times that the client was asked."""
         self._admits = admits
@@ -96,6 +94,11 @@ class SuspendableRequest(ClientRequest, Generic[ResultT]):
         """What the answer to the request has raised."""
         self.is_over = False
         """True once the request has ended."""
+
+    @cached_property
+    def id(self) -> str:
+        """The id in the state that the client sends back; most requests end without any."""
+        return secrets.token_hex(16)
 
     @cached_property
     def scope(self) -> anyio.CancelScope:

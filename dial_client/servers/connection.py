@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -47,6 +48,13 @@ STARTUP_SECONDS = 60.0
 REPEAT_PAUSES = (0.2, 0.5)
 # Lines of standard error, before the last line, that the error of a server given up on quotes.
 _STDERR_LINES = 3
+
+
+@cache
+def _find_request_type() -> Callable[..., Any]:
+    from dial_client.servers.tasks import ToolRequest  # it imports the SDK, and an import costs something for each call
+
+    return ToolRequest
 
 
 class Connection(ServerStatusWriter):
@@ -220,8 +228,6 @@ class Connection(ServerStatusWriter):
             ServerGone: The server is not ready, or the connection broke before the result arrived.
             ServerError: The server refused the call, has no such tool, or sent an invalid result.
         """
-        from dial_client.servers.tasks import ToolRequest
-
         context = call_context.find_current()
         if (party := self._find_party(context)) is not None:
             async with self.separate.use(*party, self._build_separate) as own:
@@ -229,13 +235,12 @@ class Connection(ServerStatusWriter):
         meta, caller = (None, None) if context is None else (context.meta, context.caller)
         given = None if caller is None else caller.take_input(self.name)
         task = CallTask() if context is None or context.task is None else context.task
-        request = ToolRequest(tool, dict(arguments), on_progress, meta, caller, given, task)
+        request = _find_request_type()(tool, dict(arguments), on_progress, meta, caller, given, task)
         first: ServerSession | None = None
         may_repeat: bool | None = None
         for pause in (*REPEAT_PAUSES, None):
             session = await self.open_session()
-            known = next((known for known in self.tools if known.name == tool), None)
-            if known is None:
+            if (known := self.find_tool(tool)) is None:
                 # The SDK would send the call, and then list the tools to find the output schema.
                 raise ServerError(self.name, f"it has no tool {tool!r} any more")
             first = first or session
@@ -245,7 +250,8 @@ class Connection(ServerStatusWriter):
                 may_repeat = bool(hints and (hints.read_only_hint or hints.idempotent_hint))
 
             async def send(client: Client, session: ServerSession = session) -> CallToolResult:
-                return await request.send(client, lambda: session.is_serving, session.call_directly)
+                result: CallToolResult = await request.send(client, lambda: session.is_serving, session.call_directly)
+                return result
 
             try:
                 return await session.ask(send, tool=tool, is_own_session=session is not first)

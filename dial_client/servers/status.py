@@ -164,6 +164,7 @@ class ServerStatusWriter(Observable[ServerStatus]):
         While the server sleeps, or is restarted, these are the last known tools. A server that failed, or
         is starting without cached tools, has none.
         """
+        self._by_name: dict[str, Tool] = {}
         self.revision = 0
         """A number that grows with each change of `tools`."""
         self.declares_skills = False
@@ -222,9 +223,14 @@ class ServerStatusWriter(Observable[ServerStatus]):
         if tools == self.tools:
             return False
         self.tools, self.revision = tools, self.revision + 1
+        self._by_name = {tool.name: tool for tool in reversed(tools)}  # of tools with one name the first one counts
         if self._on_tools is not None:
             self._on_tools()
         return True
+
+    def find_tool(self, name: str) -> Tool | None:
+        """Return the tool with the server's own name for it; None if there is none."""
+        return self._by_name.get(name)
 
     def add_note(self, note: str) -> None:
         """Add a note about a harmless irregularity of the server."""
