@@ -19,6 +19,8 @@ from benchmarks.hosts.work import list_work
 from probes.kinds import PROBES, Probe
 from probes.verdict import Outcome, probe_host
 
+PASSES = 3
+"""How often the work is measured, each time in new processes of the hosts."""
 SMOKE_PROBES = ("a server dies during a call", "a result of 2 MB")
 
 
@@ -47,7 +49,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hosts", description=__doc__)
     parser.add_argument("--hosts", action="append", choices=list(HOSTS), metavar="HOST", help="one of the hosts")
     parser.add_argument("--only", action="append", metavar="TASK", help="one task; 'faults' for the probes")
-    parser.add_argument("--samples", type=int, metavar="N", help="samples of each task, in place of its own number")
+    parser.add_argument("--samples", type=int, metavar="N", help="samples of each task in each pass")
     parser.add_argument("--python", help="the Python for the environments; default: 3.13, 3.14 or 3.12 if it is here")
     parser.add_argument("--smoke", action="store_true", help="little work with dial_client alone, in this Python")
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the tables between their marks in this file")
@@ -83,13 +85,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not options.only or name in options.only
     }
     probes = {name: probe for name, probe in PROBES.items() if not options.smoke or name in SMOKE_PROBES}
-    cells = measure(work, there, _show) if work else {}
+    passes = 1 if options.smoke else PASSES
+    cells = measure(work, there, passes, _show) if work else {}
     outcomes: dict[str, list[Outcome]] = {}
     if not options.only or "faults" in options.only:
         _show("faults …")
         outcomes = probe_all(there, probes)
     command = f'make bench-hosts HOSTS_ARGS="--samples {options.samples}"' if options.samples else "make bench-hosts"
-    run = Run(environments, work, cells, outcomes, load, time.perf_counter() - began, command)
+    run = Run(environments, work, cells, outcomes, load, time.perf_counter() - began, command, passes)
     markdown = write_markdown(run)
     print(markdown)
     if options.json:

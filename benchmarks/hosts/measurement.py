@@ -62,24 +62,37 @@ Cells = Mapping[str, Mapping[str, Cell]]
 """The cells by task and host."""
 
 
-def measure(work: Mapping[str, Work], environments: Sequence[Environment], show: Callable[[str], None]) -> Cells:
-    """Measure all tasks with all hosts; each host has one process for the tasks that do not start one themselves."""
-    cells: dict[str, dict[str, Cell]] = {}
-    with Endpoint() as endpoint, ExitStack() as stack:
-        hosts = {each.host: _RunningHost(each, endpoint) for each in environments if not each.problem}
-        for host in hosts.values():
-            stack.callback(host.end)
-        for name, task in work.items():
-            show(f"{task.about} …")
-            cells[name] = {host: Cell() for host in hosts}
-            if not task.started and not task.opened:
-                _try_all(hosts, cells[name], lambda host: host.open(task))  # noqa: B023 - called at once
-            warm_up = 0 if task.samples == 1 else 1
-            for at in range(-warm_up, task.samples):
-                _try_all(hosts, cells[name], lambda host: host.sample(task), keep=at >= 0)  # noqa: B023
-            if not task.started and not task.opened:
-                _try_all(hosts, cells[name], _RunningHost.close)
+def measure(
+    work: Mapping[str, Work], environments: Sequence[Environment], passes: int, show: Callable[[str], None]
+) -> Cells:
+    """Measure all tasks with all hosts, in passes: a host has one process in each, for the tasks that do not start one.
+
+    Processes of the same program differ in speed, by where their memory lies and how their sets are ordered, and a
+    machine differs from minute to minute. So a spread within one process would be too small to compare two runs by.
+    """
+    cells: dict[str, dict[str, Cell]] = {name: {each.host: Cell() for each in environments} for name in work}
+    with Endpoint() as endpoint:
+        for at in range(1, passes + 1):
+            with ExitStack() as stack:
+                hosts = {each.host: _RunningHost(each, endpoint) for each in environments}
+                for host in hosts.values():
+                    stack.callback(host.end)
+                for name, task in work.items():
+                    show(f"{task.about}, pass {at} of {passes} …")
+                    _measure_task(hosts, cells[name], task, has_warm_up=passes > 1)
     return cells
+
+
+def _measure_task(
+    hosts: Mapping[str, _RunningHost], cells: Mapping[str, Cell], task: Work, *, has_warm_up: bool
+) -> None:
+    """Take the samples of a task in one pass; the first of each host is not kept if there is a warm-up."""
+    if not task.started and not task.opened:
+        _try_all(hosts, cells, lambda host: host.open(task))
+    for at in range(-1 if has_warm_up else 0, task.samples):
+        _try_all(hosts, cells, lambda host: host.sample(task), keep=at >= 0)
+    if not task.started and not task.opened:
+        _try_all(hosts, cells, _RunningHost.close)
 
 
 def _try_all(

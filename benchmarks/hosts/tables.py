@@ -38,6 +38,8 @@ class Run:
     seconds: float
     """The time of the whole run, with the installation."""
     command: str
+    passes: int
+    """How often the work was measured, each time in new processes."""
 
 
 def describe_json(run: Run) -> dict[str, Any]:
@@ -127,9 +129,10 @@ def _describe_samples(run: Run) -> str:
     counts = {len(cell.samples) for row in run.cells.values() for cell in row.values() if cell.samples}
     if not counts:
         return ""
-    if counts == {1}:
+    if run.passes == 1:
         return "One sample of each: the run shows that the work is done, and not how fast."
-    return f"Medians of {' to '.join(str(count) for count in sorted({min(counts), max(counts)}))} samples."
+    of_all = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
+    return f"Medians of {of_all} samples, in {run.passes} passes with new processes."
 
 
 def _describe_run(run: Run) -> str:

@@ -31,7 +31,8 @@ class Work:
     """Whether a sample begins with the start of the servers."""
     started: bool = False
     """Whether a sample begins with the start of the process: then it ends with the answer, and memory is measured."""
-    samples: int = 7
+    samples: int = 3
+    """Samples in each pass, beside the first one, which is not kept."""
 
     @property
     def entries(self) -> Servers:
@@ -60,20 +61,20 @@ def list_work(*, smoke: bool = False) -> Mapping[str, Work]:
             "cold": Work("process, server, 1 round, answer", rounds=1, started=True, samples=1),
         }
     return {
-        "rounds": Work("5 rounds of calls", samples=11),
-        "streamed": Work("5 rounds, streamed", streamed=True, samples=11),
+        "rounds": Work("5 rounds of calls", samples=4),
+        "streamed": Work("5 rounds, streamed", streamed=True, samples=4),
         "parallel": Work("8 calls of 50 ms at the same time", rounds=1, calls=8, call_delay=0.05),
         "chunks": Work("a stream of 2,000 chunks", rounds=0, chunks=2000, streamed=True),
         "tools": Work("5 rounds, 200 tools of 4 servers", servers=4, tools=50),
-        "many-tools": Work("5 rounds, 1,400 tools of 7 servers", servers=7, tools=200, samples=3),
-        "turns": Work("50 turns at the same time", rounds=1, at_once=50, samples=5),
+        "many-tools": Work("5 rounds, 1,400 tools of 7 servers", servers=7, tools=200, samples=1),
+        "turns": Work("50 turns at the same time", rounds=1, at_once=50, samples=2),
         "start": Work(
-            "start of 10 servers of 0.3 s, 1 round", servers=10, start_delay=0.3, rounds=1, opened=True, samples=5
+            "start of 10 servers of 0.3 s, 1 round", servers=10, start_delay=0.3, rounds=1, opened=True, samples=2
         ),
         "tools-start": Work(
-            "start of 4 servers with 200 tools, 1 round", servers=4, tools=50, rounds=1, opened=True, samples=5
+            "start of 4 servers with 200 tools, 1 round", servers=4, tools=50, rounds=1, opened=True, samples=2
         ),
-        "cold": Work("process, 1 server, 1 round, answer", rounds=1, started=True, samples=5),
+        "cold": Work("process, 1 server, 1 round, answer", rounds=1, started=True, samples=2),
         "memory": Work(
             "the same with 5 rounds and 2,000 chunks",
             servers=2,
@@ -81,6 +82,6 @@ def list_work(*, smoke: bool = False) -> Mapping[str, Work]:
             chunks=2000,
             streamed=True,
             started=True,
-            samples=3,
+            samples=1,
         ),
     }
