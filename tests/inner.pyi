@@ -644,6 +644,7 @@ from dial_client.servers.oauth.login_stores import MAX_BYTES as TOKEN_STORAGE_MA
 from dial_client.servers.oauth.oauth_http_client import UrlPolicy as UrlPolicy
 from dial_client.servers.oauth.oauth_http_client import to_browser_url as to_browser_url
 from dial_client.servers.oauth.redirect_listener import RedirectListener as RedirectListener
+from dial_client.servers.oauth.token_revocation import revoke_tokens as revoke_tokens
 from dial_client.servers.oauth.token_storage import TokenRecord as TokenRecord
 from dial_client.servers.oauth.token_storage import TokenStorage as TokenStorage
 from dial_client.servers.package_downloads import describe_download as describe_download

@@ -49,7 +49,27 @@ def test_a_login_in_the_browser_is_followed_by_a_logout(server: Guarded, tmp_pat
     assert "secret" not in ran.stdout + ran.stderr
     assert dial_chat(tmp_path, "servers", "logout", "docs").stdout == "docs: logged out: its tokens are deleted here\n"
     assert find_stored_logins(tmp_path) == []
+    assert server.forms("/revoke") == []
     assert "it needs a login: run `dial-chat servers login docs`" in dial_chat(tmp_path, "servers").stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows opens its own browser, whatever BROWSER says")
+def test_a_logout_says_whether_the_tokens_are_revoked_and_deletes_them_in_any_case(
+    server: Guarded, tmp_path: Path, browser: str
+) -> None:
+    server.offer_revocation()
+    write_config(tmp_path, {"docs": {"url": server.url}})
+    dial_chat(tmp_path, "servers", "login", "docs", BROWSER=browser)
+    ran = dial_chat(tmp_path, "servers", "logout", "docs")
+    assert (ran.stdout, ran.stderr) == ("docs: logged out: its tokens are deleted here, and revoked\n", "")
+    assert server.refreshable == set()
+    dial_chat(tmp_path, "servers", "login", "docs", BROWSER=browser)
+    server.answers["/revoke"] = (503, "down")
+    ran = dial_chat(tmp_path, "servers", "logout", "docs")
+    assert (ran.returncode, ran.stdout) == (0, "docs: logged out: its tokens are deleted here\n")
+    assert f"docs: its tokens stay valid until they expire, or until you end the login at {server.base}" in ran.stderr
+    assert find_stored_logins(tmp_path) == []
+    assert dial_chat(tmp_path, "servers", "logout", "docs").stdout == "docs: there was no login\n"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows opens its own browser, whatever BROWSER says")

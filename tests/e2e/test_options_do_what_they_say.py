@@ -42,6 +42,8 @@ from tests.support.program import dial_chat, entry, started, write_config
         (["models", "--base-url", "http://127.0.0.1:9", "--config", "x"], "--config"),
         (["doctor", "--only", "files", "--model", "x"], "--model"),
         (["doctor", "--only", "model", "--store", "x"], "--store"),
+        (["db", "check", "--config", "x"], "--config"),
+        (["credentials", "list", "--config", "x"], "--config"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,
 )

@@ -118,7 +118,7 @@ def server() -> Iterator[Guarded]:
 @pytest.mark.parametrize(
     ("odd", "words"),
     [
-        (elsewhere, "wants the login's code sent to another origin"),
+        (elsewhere, "wants codes or tokens sent to another origin"),
         (without_pkce, "does not announce PKCE (S256); if you know"),
         (plain_pkce, "does not protect codes with PKCE"),
         (other_issuer, "issuer mismatch"),

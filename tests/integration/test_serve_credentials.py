@@ -377,6 +377,7 @@ async def call_by_hand(town: Town, owner: str) -> int:
 async def test_each_person_logs_in_for_themselves_and_logs_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = redirect_user_data(tmp_path / "home", monkeypatch)
     with guarded() as server:
+        server.offer_revocation()
         servers = {"crm": {"url": server.url, "perUser": True}}
         async with open_town(tmp_path, [], servers) as town:
             before = [(await person.get("/servers")).json()["servers"][0] for person in town.persons.values()]
@@ -391,6 +392,9 @@ async def test_each_person_logs_in_for_themselves_and_logs_out(tmp_path: Path, m
             logged_out = await town.persons["anna"].delete("/credentials/crm")
             afterwards = [await call_by_hand(town, owner) for owner in ("anna", "bob", "eve")]
             (status,) = (await town.persons["anna"].get("/servers")).json()["servers"]
+            (revocation,) = server.forms("/revoke")
+            server.answers["/revoke"] = (503, "down")
+            not_revoked = await town.persons["bob"].delete("/credentials/crm")
         bearers = [headers["Authorization"] for path, headers in server.seen if path == "mcp tools/call"]
     assert {server["state"] for server in before} == {"sleeping"}
     assert (waiting["state"], waiting["needs_login"]) == ("failed", True)
@@ -399,6 +403,12 @@ async def test_each_person_logs_in_for_themselves_and_logs_out(tmp_path: Path, m
     assert again == 200
     assert (logged_out.status_code, afterwards) == (204, [404, 200, 404])
     assert (status["state"], status["needs_login"]) == ("failed", True)
+    assert revocation["token"].startswith("refresh-")
+    assert not_revoked.status_code == 200
+    assert (
+        f"crm: its tokens stay valid until they expire, or until you end the login at {server.base}"
+        in (not_revoked.json()["warning"])
+    )
     assert [bearers[0] == bearer for bearer in bearers] == [True, False, True, False]
     assert find_stored_logins(home) == []
     assert find_files_with(tmp_path, "-secret") == []

@@ -37,7 +37,7 @@ def login(
 
 @command("servers logout", *_CONFIGURATION)
 def logout(*, name: Name, options: Options) -> CommandRun:
-    """Log out of a server: its tokens are deleted from this machine."""
+    """Log out of a server: its tokens are deleted from this machine, and revoked."""
     from dial_client.cli.servers.oauth_login import log_out
 
     return log_out(options, name)

@@ -17,7 +17,7 @@ from dial_client.cli.approval.approval_rows import Row, UnwrappedLine, fit_name,
 from dial_client.cli.approval.box_frame import BoxFrame
 from dial_client.cli.load_settings import read_settings
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.streams.error_stream import report_error
+from dial_client.cli.streams.error_stream import report_error, warn
 from dial_client.cli.streams.tty import Unanswered, can_ask_user
 from dial_client.cli.terminal.attention import QUESTION
 from dial_client.cli.terminal.command_screen import CommandScreen, PlainScreen
@@ -28,6 +28,7 @@ from dial_client.runtime.safe_text import sanitize, to_one_line
 from dial_client.runtime.text import count_noun, suggest_name
 from dial_client.servers.oauth.login_stores import FolderLogins
 from dial_client.servers.oauth.redirect_listener import RedirectListener, build_listener
+from dial_client.servers.oauth.token_revocation import revoke_tokens
 from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.status import ServerState
 from dial_client.settings.config_types import ServerSettings
@@ -176,13 +177,21 @@ async def log_in(options: Options, name: str, *, browser: bool, screen: CommandS
 
 
 async def log_out(options: Options, name: str) -> None:
-    """Delete the tokens of a server from this machine. They are not revoked, and stay valid until they expire.
+    """Delete the tokens of a server from this machine, and revoke them. What stays valid is a warning.
 
     Raises:
         ConfigError: There is no such server, or it has no URL.
     """
-    was_there = await TokenStorage(await _find_server(options, name), FolderLogins()).forget()
-    print(f"{sanitize(name)}: " + ("logged out: its tokens are deleted here" if was_there else "there was no login"))
+    server = await _find_server(options, name)
+    record = await TokenStorage(server, FolderLogins()).forget()
+    if record is None:
+        print(f"{sanitize(name)}: there was no login")
+        return
+    problem = await revoke_tokens(server, record)
+    revoked = ", and revoked" if record.tokens and not problem else ""
+    print(f"{sanitize(name)}: logged out: its tokens are deleted here{revoked}")
+    if problem:
+        warn(f"{name}: {problem}")
 
 
 async def _find_server(options: Options, name: str) -> ServerSettings:

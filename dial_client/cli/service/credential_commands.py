@@ -8,6 +8,7 @@ import sys
 from anyio import to_thread
 
 from dial_client.cli.options import Options
+from dial_client.cli.service.person_logins import read_logins, revoke_logins
 from dial_client.cli.service.serve_command import open_database
 from dial_client.cli.streams import tty
 from dial_client.cli.streams.error_stream import warn
@@ -29,7 +30,7 @@ async def manage_credentials(
         server: The server's name in the configuration.
         name: The name in ``${user.NAME}``; None for all of a server.
         owner: The person; empty for the one person of a service without persons.
-        options: Name the store.
+        options: Name the store, and the configuration with the servers whose logins are revoked.
         as_json: Whether the output is JSON.
 
     Raises:
@@ -49,8 +50,10 @@ async def manage_credentials(
                 await stored.put(owner, server, name, value)
                 warn("stored; a running service uses it from the next use of the server on")
             case "revoke", str(), _:
+                logins = await read_logins(store, owner, options, server) if name is None else []
                 if not await stored.forget(owner, server, name):
                     raise ConfigError("there is no such credential", hint="dial-chat credentials list")
+                await revoke_logins(logins)
                 warn("revoked; a running service closes the session at the next use of the server")
             case "list" | "set" | "revoke", _, _:
                 raise ConfigError(f"{action} has too many arguments, or too few", hint=_USAGE)

@@ -6,6 +6,7 @@ import json
 import sys
 
 from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.service.person_logins import read_logins, revoke_logins
 from dial_client.cli.service.serve_command import open_database
 from dial_client.cli.streams.error_stream import warn
 from dial_client.client.client_setup import open_grants
@@ -20,7 +21,7 @@ async def manage_database(action: str, owner: str | None, options: Options, *, i
     Args:
         action: ``check``, ``migrate``, ``export`` or ``erase``.
         owner: The person whose data is exported or erased.
-        options: Name the store.
+        options: Name the store, and the configuration with the servers whose logins end with a person.
         is_agreed: Whether the person may be erased without a question.
 
     Raises:
@@ -38,7 +39,7 @@ async def manage_database(action: str, owner: str | None, options: Options, *, i
                 async for row in store.owner_data.export(owner):
                     sys.stdout.write(f"{json.dumps(row)}\n")
             case "erase", str():
-                await _erase(store, owner, is_agreed=is_agreed)
+                await _erase(store, owner, options, is_agreed=is_agreed)
             case "export" | "erase", _:
                 raise ConfigError(f"{action} needs the name of a person", hint=f"dial-chat db {action} PERSON")
             case "check" | "migrate", _:
@@ -64,13 +65,15 @@ async def _check(store: SQLStore) -> int:
     return ExitCode.UNEXPECTED if problems else ExitCode.ANSWERED
 
 
-async def _erase(store: SQLStore, owner: str, *, is_agreed: bool) -> None:
+async def _erase(store: SQLStore, owner: str, options: Options, *, is_agreed: bool) -> None:
     shown = escape_line(owner)
     if not is_agreed:
         raise ConfigError(f"everything of {shown} would be gone", hint=f"dial-chat db erase {shown} --yes")
+    logins = await read_logins(store, owner, options)
     counts = await store.owner_data.erase(owner)
     if (grants := open_grants(True)) is not None:  # noqa: FBT003 - the user's own
         own = grants.select_owner(owner)
         counts["grants"] = len(own.revoke({grant.id for grant in own.list_grants()}))
+    counts["logins_revoked"] = await revoke_logins(logins)
     print(", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in sorted(counts.items())))
     warn(f"the audit log still names {shown}: its lines are a chain; see `dial-chat help deploy`")

@@ -27,8 +27,9 @@ function openDialog(api, name, values, canStore, refresh) {
   const send = async (method, at, body) => {
     problem.textContent = "";
     try {
-      await api.fetchJson(method, at, body);
+      const answer = await api.fetchJson(method, at, body);
       dialog.close();
+      if (answer?.warning) showToast(escapeInvisible(answer.warning));
       refresh();
     } catch (error) {
       problem.textContent = escapeInvisible(describeError(error));

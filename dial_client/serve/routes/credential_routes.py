@@ -10,14 +10,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dial_client.client.dial_client import DialClient
-from dial_client.messages.errors import ConfigError
+from dial_client.messages.errors import ConfigError, ServerError
 from dial_client.runtime.logs import get_logger
 from dial_client.serve.http_messages import HttpError, build_json_response, read_json, read_string
 from dial_client.serve.people.stored_credentials import StoredCredentials
 from dial_client.serve.routes.server_routes import ServerLogins, begin_login
 from dial_client.serve.security import find_person
+from dial_client.servers.oauth.token_revocation import revoke_tokens
 from dial_client.servers.oauth.token_storage import TokenStorage
-from dial_client.servers.owner_connection import NeedsCredentials, OwnerConnection
+from dial_client.servers.owner_connection import OwnerConnection
+from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.user_variables import check_value, find_user_variables
 from dial_client.stores.owner_credentials import KEY_VARIABLE
 
@@ -79,18 +81,22 @@ class CredentialRoutes:
     async def _forget(self, request: Request) -> Response:
         owner, server = find_person(request).name, request.path_params["server"]
         name = request.path_params.get("name")
-        was_there = await self.stored.forget(owner, server, name)
         connection = self.dial.parts.servers.get(server)
-        if name is None and isinstance(connection, OwnerConnection):
-            was_there = await _forget_login(connection) or was_there
-        if not was_there:
+        # Before the values are gone: the URL, and so the login, may depend on them.
+        settings = await _fill_in(connection) if name is None and isinstance(connection, OwnerConnection) else None
+        was_there = await self.stored.forget(owner, server, name)
+        login = None
+        if settings is not None and isinstance(connection, OwnerConnection):
+            login = await TokenStorage(settings, connection.logins).forget()
+        if not was_there and login is None:
             raise HttpError(404, "there is no such credential", "not_found")
         if isinstance(connection, OwnerConnection):
             # In flight or not: what was taken back is not used any more.
             connection.end_sessions()
             await connection.check()
         log.info("credential_revoked", server=server, name=name or "", owner=owner)
-        return Response(status_code=204)
+        problem = await revoke_tokens(settings, login) if settings is not None and login is not None else ""
+        return build_json_response({"warning": f"{server}: {problem}"}) if problem else Response(status_code=204)
 
     async def _log_in(self, request: Request) -> Response:
         assert self.logins is not None
@@ -107,9 +113,8 @@ class CredentialRoutes:
         return find_user_variables(entry)
 
 
-async def _forget_login(connection: OwnerConnection) -> bool:
+async def _fill_in(connection: OwnerConnection) -> ServerSettings | None:
     try:
-        settings = await connection.fill_in()
-    except NeedsCredentials:  # the URL, and so the login, depends on what is gone
-        return False
-    return await TokenStorage(settings, connection.logins).forget()
+        return await connection.fill_in()
+    except ServerError:  # without the values it is not known which login is meant
+        return None

@@ -254,6 +254,31 @@ class OAuthProvider(OAuthClientProvider):
         self._check_issuer()  # a refresh token is as good as a login: it must not reach another server
         return await super()._refresh_token()
 
+    async def build_revocation(self, record: TokenRecord) -> httpx2.Request:
+        """Return the request that revokes the refresh token of a record, else its access token (RFC 7009, 2.1).
+
+        Raises:
+            LoginFailed: There is no revocation endpoint, or tokens must not be sent there; or the client is not known.
+        """
+        self.use(record)
+        metadata, tokens, client = self.context.oauth_metadata, self.context.current_tokens, self.context.client_info
+        if metadata is None or metadata.revocation_endpoint is None:
+            raise LoginFailed("it has no revocation endpoint")
+        if tokens is None or client is None:
+            raise LoginFailed("its stored login is not complete")
+        self._check_issuer()
+        endpoint = str(metadata.revocation_endpoint)
+        self.oauth.url_policy.check_token_endpoint(str(metadata.issuer), endpoint)
+        # A server that revokes a refresh token also ends the access tokens of the same login, as far as it can.
+        kind = "refresh_token" if tokens.refresh_token else "access_token"
+        form = {"token": tokens.refresh_token or tokens.access_token, "token_type_hint": kind}
+        form, headers = await self._authenticate_client(form | {"client_id": client.client_id})
+        return httpx2.Request("POST", endpoint, data=form, headers=headers | {"Accept": "application/json"})
+
+    async def _authenticate_client(self, form: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+        """Return a form and headers with the client's authentication, as for the token endpoint."""
+        return self.context.prepare_token_auth(form, {})
+
     def _check_issuer(self) -> None:
         """Check that the authorization server is the one the client belongs to, and check its token endpoint.
 

@@ -20,6 +20,10 @@ class ClientSecretProvider(OAuthProvider, ClientCredentialsOAuthProvider):
 class PrivateKeyProvider(OAuthProvider, PrivateKeyJWTOAuthProvider):
     """Client credentials with a private key."""
 
+    async def _authenticate_client(self, form: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+        await self._add_client_authentication_jwt(token_data=form)
+        return form, {}
+
 
 def create_client_credentials_provider(oauth: OAuthContext) -> OAuthProvider:
     """Return the provider that logs in with the id and the secret, or the private key, of the settings."""

@@ -167,6 +167,10 @@ class UrlPolicy:
     def check_token_endpoint(self, issuer: str, endpoint: str) -> None:
         """Check that codes and tokens are sent to the issuer's own origin, or to a trusted origin.
 
+        Args:
+            issuer: The issuer, as its metadata name it.
+            endpoint: The token endpoint or the revocation endpoint of the metadata.
+
         Raises:
             LoginFailed: They would be sent to another origin.
         """
@@ -176,7 +180,7 @@ class UrlPolicy:
         target, own = find_origin(endpoint), find_origin(issuer)
         if target != own and target not in self._trusted and _OTHER_TOKEN_ORIGINS.get(own) != target:
             raise LoginFailed(
-                f"{to_display(own)} wants the login's code sent to another origin: {to_display(target)}{TRUST_HINT}"
+                f"{to_display(own)} wants codes or tokens sent to another origin: {to_display(target)}{TRUST_HINT}"
             )
 
 
@@ -193,6 +197,7 @@ _SECRET_FIELDS = (
     "code_verifier",
     "refresh_token",
     "subject_token",
+    "token",
 )
 
 

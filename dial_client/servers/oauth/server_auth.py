@@ -35,7 +35,7 @@ from dial_client.servers.oauth.authorization import (
 from dial_client.servers.oauth.lenient_documents import read_issuer, repair_response
 from dial_client.servers.oauth.login_stores import LoginStore, is_of_dial_chat
 from dial_client.servers.oauth.oauth_http_client import OAuthHttpClient, UrlPolicy, read_oauth_error, to_display
-from dial_client.servers.oauth.token_storage import TokenStorage
+from dial_client.servers.oauth.token_storage import TokenRecord, TokenStorage
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import OAuthGrant, OAuthSettings, ServerSettings
 
@@ -112,6 +112,18 @@ class ServerAuth:
                 return response
             await response.aclose()
             await self._get_new_token(request, response, token, tried)
+
+    async def revoke(self, record: TokenRecord) -> None:
+        """Revoke the tokens of a login at its authorization server (RFC 7009).
+
+        Raises:
+            LoginFailed: They stay valid.
+        """
+        request = await self._provider.build_revocation(record)
+        response = await self._http.send(request)
+        if response.status_code >= 300:
+            words = ": ".join(read_oauth_error(response).values()) or f"HTTP {response.status_code}"
+            raise LoginFailed(f"{to_display(str(request.url))} answers {words}")
 
     def _get_token(self) -> str | None:
         tokens = self._provider.context.current_tokens

@@ -43,6 +43,20 @@ class TokenRecord:
         return f"TokenRecord(issuer={self.issuer!r})"
 
 
+def parse_record(text: object) -> TokenRecord:
+    """Return the record that a store has as a text; an empty record if it is damaged."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        text = text if isinstance(text, str) and len(text) <= MAX_BYTES else "{}"
+        record = TypeAdapter(TokenRecord).validate_json(text)
+    except ValidationError:
+        log.debug("login_unreadable")
+        return TokenRecord()
+    is_time = record.expires_at is None or math.isfinite(record.expires_at)
+    return record if is_time else replace(record, expires_at=0.0)
+
+
 class TokenStorage:
     """Stores the `TokenRecord` of one server in the logins of a client."""
 
@@ -52,7 +66,8 @@ class TokenStorage:
         url = settings.url or ""
         digest = hashlib.sha256(f"{settings.name}\0{url}".encode()).hexdigest()[:16]
         readable = re.sub(r"[^A-Za-z0-9_-]+", "-", settings.name)[:40]
-        self._key = f"{readable}-{digest}"
+        self.key = f"{readable}-{digest}"
+        """The key of the login in the store."""
         self._logins = logins
 
     async def load(self) -> TokenRecord:
@@ -61,30 +76,28 @@ class TokenStorage:
         Raises:
             LoginFailed: The store fails.
         """
-        from pydantic import TypeAdapter, ValidationError
-
         try:
-            text = await self._logins.load(self._key)
+            text = await self._logins.load(self.key)
         except Exception as error:
             raise LoginFailed(f"its stored login cannot be read ({type(error).__name__})") from error
-        try:
-            text = text if isinstance(text, str) and len(text) <= MAX_BYTES else "{}"
-            record = TypeAdapter(TokenRecord).validate_json(text or "{}")
-        except ValidationError:
-            log.debug("login_unreadable", key=self._key)
-            return TokenRecord()
-        is_time = record.expires_at is None or math.isfinite(record.expires_at)
-        return record if is_time else replace(record, expires_at=0.0)
+        return parse_record(text or "{}")
 
     async def save(self, record: TokenRecord) -> None:
         """Replace the stored record; raises what the store raises, such as `OSError`."""
         fields = {name: value for name, value in asdict(record).items() if value is not None}
-        await self._logins.save(self._key, json.dumps(fields))
+        await self._logins.save(self.key, json.dumps(fields))
 
-    async def forget(self) -> bool:
-        """Remove the record; return False if there was none."""
-        return await self._logins.delete(self._key)
+    async def forget(self) -> TokenRecord | None:
+        """Remove the record, and return it, so that its tokens can be revoked; None if there was none.
+
+        A record that cannot be read is removed too; it is empty.
+        """
+        try:
+            record = await self.load()
+        except LoginFailed:
+            record = TokenRecord()
+        return record if await self._logins.delete(self.key) else None
 
     def lock(self) -> AbstractAsyncContextManager[object]:
         """Return the lock of this login; see `LoginStore.lock`."""
-        return self._logins.lock(self._key)
+        return self._logins.lock(self.key)

@@ -50,6 +50,8 @@ class Guarded(ThreadingHTTPServer):
         self.challenges_before_refresh = 0
         self.challenged = threading.Condition()
         self.says_token = False
+        self.revoking = threading.Event()
+        self.revoking.set()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: clients leave as they like."""
@@ -74,6 +76,9 @@ class Guarded(ThreadingHTTPServer):
         self.refreshable.add(refresh)
         token_body = {"access_token": token, "token_type": "Bearer", "refresh_token": refresh, "scope": scope}
         return token_body | ({} if self.expires_in is None else {"expires_in": self.expires_in}) | self.granted
+
+    def offer_revocation(self) -> None:
+        self.metadata["revocation_endpoint"] = f"{self.base}/revoke"
 
     def revoke_tokens(self) -> None:
         """Revoke all access tokens. A refresh is answered when two requests with such a token have been refused."""
@@ -161,6 +166,11 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(201, json.dumps(form | {"client_id": client}))
         elif self.path == "/token":
             self.token(form)
+        elif self.path == "/revoke":
+            self.server.refreshable.discard(form["token"])
+            self.server.tokens.clear()
+            self.server.revoking.wait(60)
+            self.reply(200, "")
         else:
             self.reply(404, "{}")
 
