@@ -38,7 +38,7 @@ class Person:
     redirect_uri = "http://127.0.0.1:3000/callback"
 
     async def __call__(self, request: LoginRequest) -> str:
-        async with httpx2.AsyncClient() as browser:
+        async with httpx2.AsyncClient(timeout=60) as browser:
             response = await browser.get(request.url)
         if "location" not in response.headers:
             raise LoginFailed(f"the page answers HTTP {response.status_code}")
@@ -54,7 +54,7 @@ async def identity_assertion_auth(url: str) -> Any:
     """Return authentication with an assertion of an identity provider (SEP-990), which the SDK does not request."""
     from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
 
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=60) as http:
         metadata = (await http.get(url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp"))).json()
 
     async def assertion(audience: str, resource: str) -> str:
@@ -67,7 +67,7 @@ async def identity_assertion_auth(url: str) -> Any:
             "audience": audience,
             "resource": resource,
         }
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=60) as http:
             return str((await http.post(CONTEXT["idp_token_endpoint"], data=form)).json()["access_token"])
 
     return IdentityAssertionOAuthProvider(

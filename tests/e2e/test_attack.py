@@ -19,6 +19,7 @@ from benchmarks.attack.obedient_model import has_injection
 from benchmarks.attack.report import Column, columns_of, failures_of, table
 from benchmarks.attack.tool_annotations import EFFECTS, UNTRUSTED
 from benchmarks.attack.trials import Pair, Trial, few_pairs, run_suite
+from tests.support.program import LONG
 
 ROOT = Path(__file__).parents[2]
 UNASKED = next(defense for defense in DEFENSES if defense.name == "b")
@@ -42,7 +43,7 @@ def trial(defense: str = "c", injection: str | None = "injection_task_0", **fiel
 @needs_agentdojo
 def test_no_attack_succeeds_in_a_small_run() -> None:
     command = [sys.executable, "-m", "benchmarks.attack", "--smoke", "--json"]
-    ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=110)
+    ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=LONG)
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout)
     assert found["failures"] == []

@@ -16,7 +16,7 @@ import pytest
 
 from tests.inner import QWEN, LocalModel, list_local_models, measure_memory
 from tests.support.model_endpoint import Say, model_endpoint, one_json
-from tests.support.program import dial_chat, environment
+from tests.support.program import LONG, dial_chat, environment
 from tests.support.screens import screen
 
 
@@ -59,10 +59,10 @@ def test_the_memory_of_the_machine_is_known() -> None:
 
 def test_the_command_prints_a_line_for_each_model_or_json() -> None:
     command = [sys.executable, "-m", "dial_client", "models"]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LONG).stdout.splitlines()
     assert lines[0].startswith("local ")
     assert "0.5 GB" in lines[0]
-    report = json.loads(subprocess.run([*command, "--json"], capture_output=True, check=True, timeout=60).stdout)
+    report = json.loads(subprocess.run([*command, "--json"], capture_output=True, check=True, timeout=LONG).stdout)
     assert report["models"][0]["name"] == "local"
     assert set(report["models"][0]) == {"name", "size", "installed", "about", "fits"}
 

@@ -137,7 +137,7 @@ def test_a_login_works_in_a_browser_opened_by_the_user(server: Guarded, tmp_path
             line = login.stderr.readline()
             assert line, output
             output += line
-        with httpx2.Client(trust_env=False, verify=False, follow_redirects=True) as client:
+        with httpx2.Client(trust_env=False, verify=False, follow_redirects=True, timeout=60) as client:
             page = client.get(address[0])
         assert "You can close this page" in page.text
         assert login.wait(LONG) == 0
@@ -164,7 +164,7 @@ def test_a_server_without_a_login_is_an_error_with_the_reason(
 async def test_the_redirect_listener_accepts_one_valid_redirect() -> None:
     async with (
         RedirectListener() as loopback,
-        httpx2.AsyncClient(trust_env=False, verify=False) as browser,
+        httpx2.AsyncClient(trust_env=False, verify=False, timeout=60) as browser,
         anyio.create_task_group() as group,
     ):
         answers: list[str] = []

@@ -14,7 +14,7 @@ import pytest
 
 from tests.inner import FOLDER, ToolCallRequest
 from tests.support.browser import Browser, Tab
-from tests.support.program import python_server
+from tests.support.program import LONG, python_server
 from tests.support.servers.launch import HERE
 from tests.support.servers.skills import write_skill
 from tests.support.shown_arguments import format_arguments
@@ -54,7 +54,7 @@ def test_arguments_are_formatted_like_in_the_terminal(tmp_path: Path) -> None:
         capture_output=True,
         encoding="utf-8",
         check=True,
-        timeout=60,
+        timeout=LONG,
     )
     assert json.loads(run.stdout) == [format_arguments(ToolCallRequest("1", "x", given)) for given in ARGUMENTS]
 

@@ -250,10 +250,12 @@ def test_a_flooding_app_is_closed_and_a_hanging_app_does_not_block_the_page(chro
         tab.click(".app-body .button")
         frame = find_frame(tab, "document.title", after=frame)
         frame.run("setTimeout(() => { for (;;); }, 10); void 0")
-        send_message(tab, "And now?")
-        tab.until("document.querySelector('.turn:last-child .prose')?.textContent === 'Still here.'")
         # With the keyboard: the browser hands a press of the mouse to what was in that place when it drew last, which
         # may be the frame, whose process answers nothing.
+        tab.run("document.querySelector('#message').focus()")
+        tab.type("And now?")
+        tab.press("Enter")
+        tab.until("document.querySelector('.turn:last-child .prose')?.textContent === 'Still here.'")
         tab.run("document.querySelector('.app-head .icon-button').focus()")
         tab.press("Enter")
         tab.until("!document.querySelector('.app-frame')")

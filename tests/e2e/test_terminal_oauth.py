@@ -34,7 +34,7 @@ def test_a_redirect_url_or_code_of_a_remote_browser_can_be_pasted(pasted: Callab
         with terminal(tmp_path, "servers", "login", "docs", "--no-browser") as screen:
             shown = re.search(r"http://\S+/authorize\?\S+", screen.until("Open this address", PASTE))
             assert shown
-            with httpx2.Client(trust_env=False, verify=False) as browser:
+            with httpx2.Client(trust_env=False, verify=False, timeout=60) as browser:
                 came_back = str(browser.get(shown[0]).headers["location"])
             screen.type(f"{pasted(came_back)}\r")
             screen.until("docs: ready, 3 tools")
@@ -48,7 +48,7 @@ def test_an_authorization_response_with_an_issuer_needs_the_whole_url(tmp_path: 
         with terminal(tmp_path, "servers", "login", "docs", "--no-browser") as screen:
             shown = re.search(r"http://\S+/authorize\?\S+", screen.until("Open this address", PASTE))
             assert shown
-            with httpx2.Client(trust_env=False, verify=False) as browser:
+            with httpx2.Client(trust_env=False, verify=False, timeout=60) as browser:
                 came_back = str(browser.get(shown[0]).headers["location"])
             screen.type(f"{code_alone(came_back)}\r")
             screen.until("login needs the whole URL", PASTE)
@@ -84,7 +84,7 @@ def test_a_login_in_a_conversation_is_a_box_and_its_address_remains(tmp_path: Pa
             person.until("╭ docs wants you to log in ─")
             person.until_last("the address it leads to:")
             found = re.findall(r"http://\S+/authorize\?\S+", person.text.replace("\n", ""))
-            with httpx2.Client(trust_env=False) as browser:
+            with httpx2.Client(trust_env=False, timeout=60) as browser:
                 address = found[-1].partition("╭")[0]
                 came_back = str(browser.get(address).headers["location"])
             person.type(f"\x1b[200~{came_back}\x1b[201~\r")

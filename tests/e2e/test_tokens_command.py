@@ -22,7 +22,9 @@ def test_a_token_of_the_command_opens_the_service_for_its_owner_until_it_is_revo
         first_line = service.stderr.readline()
         url = re.search(r"http://\S+?/", first_line)
         assert url is not None
-        with httpx2.Client(base_url=url[0], headers={"Authorization": f"Bearer {token}"}, trust_env=False) as anna:
+        with httpx2.Client(
+            base_url=url[0], headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=60
+        ) as anna:
             person = anna.get("/me").json()
             answer = anna.post(
                 "/v1/chat/completions",

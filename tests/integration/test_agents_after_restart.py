@@ -68,7 +68,7 @@ async def interrupt(
         manager = ConversationManager(dial, store)
         conversation = await manager.create()
         turn = await manager.start(conversation.id, text)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await work.reached.wait()
         turn.abandon()
         await turn.stop()
@@ -85,7 +85,7 @@ async def resume(
     async with DialClient(model, agents=AGENTS, tools=tools, approve=approve) as dial:
         turn = await ConversationManager(dial, store).resume(id_)
         assert turn is not None
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             return await turn.result(), model
 
 
@@ -142,7 +142,7 @@ async def test_a_conversation_whose_agent_waited_when_its_program_was_killed_say
         (pending,) = (await manager.get(id_)).pending_approvals
         turn = await manager.resume(id_, decisions={pending.id: "once"})
         assert turn is not None
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             ended = await turn.result()
     assert (pending.call.name, pending.agent) == ("send", "main > lead > worker")
     assert (ended.text, work.ran) == ("Done.", ["send"])
@@ -173,7 +173,7 @@ async def test_a_turn_that_is_interrupted_twice_goes_on_where_it_was() -> None:
     async with DialClient(ScriptedProvider([call("send", "call_2")]), agents=AGENTS, tools=tools) as dial:
         again = await ConversationManager(dial, store).resume(id_)
         assert again is not None
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await work.reached.wait()
         again.abandon()
         await again.stop()

@@ -40,7 +40,7 @@ class Press:
     async def print_book(self) -> str:
         self.calls += 1
         try:
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await self.may_end.wait()
         except anyio.get_cancelled_exc_class():
             self.was_stopped.set()

@@ -122,7 +122,7 @@ def started(command: list[str], folder: Path) -> Iterator[None]:
 
 async def wait_for(http: httpx2.AsyncClient, url: str) -> None:
     """Wait until the proxy passes requests on."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while True:
             with suppress(httpx2.TransportError):
                 if (await http.get(url, extensions=SNI)).status_code == 200:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from release import components
+from tests.support.program import LONG
 
 pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[2]
@@ -52,7 +53,7 @@ def build(folder: Path, target: Path) -> Built:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=LONG,
     )
     assert ran.returncode == 0, ran.stderr
     [wheel], [source] = target.glob("*.whl"), target.glob("*.tar.gz")

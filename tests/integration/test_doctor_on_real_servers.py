@@ -146,7 +146,7 @@ async def until_answered(address: str) -> None:
     """Wait until something listens at an address."""
     while True:
         try:
-            async with httpx2.AsyncClient() as client, client.stream("GET", address):
+            async with httpx2.AsyncClient(timeout=60) as client, client.stream("GET", address):
                 return
         except httpx2.TransportError:
             await anyio.sleep(0.05)

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.program import LONG
+
 pytestmark = pytest.mark.once
 
 FOLDER = Path(__file__).parents[2] / "examples"
@@ -101,7 +103,9 @@ def test_an_example_with_process_wide_state_runs_in_a_separate_process(name: str
     (tmp_path / "replies.json").write_text(json.dumps(replies))
     environ = os.environ | {"DIAL_MODEL": "scripted:replies.json", "DIAL_FOLDER": tmp_path.as_posix()}
     command = [sys.executable, str(FOLDER / f"{name}.py")]
-    ended = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=100, check=False)
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=LONG, check=False
+    )
     assert (ended.stdout.splitlines()[-len(expected) :], ended.returncode) == (expected, 0), ended.stderr
 
 
@@ -135,5 +139,5 @@ def test_the_example_of_a_test_passes() -> None:
 def test_pyright_accepts_every_example() -> None:
     pytest.importorskip("fastapi")
     command = [str(PYRIGHT), "--pythonpath", sys.executable, str(FOLDER)]
-    checked = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
     assert checked.returncode == 0, checked.stdout

@@ -14,6 +14,7 @@ import pytest
 
 from tests.inner import FOLDER, count_unseen, escape_unseen, parse_ranges, sanitize
 from tests.inner import safe_text as tables
+from tests.support.program import LONG
 
 NODE = shutil.which("node")
 VISIBLE_FORMATS = frozenset(
@@ -101,7 +102,13 @@ def test_the_page_escapes_the_same_characters_singly_and_in_sequences(tmp_path: 
     )
     (tmp_path / "all.mjs").write_text(script, "utf-8")
     ran = subprocess.run(
-        [NODE, "all.mjs"], cwd=tmp_path, input=json.dumps(TEXTS), capture_output=True, text=True, check=True, timeout=60
+        [NODE, "all.mjs"],
+        cwd=tmp_path,
+        input=json.dumps(TEXTS),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=LONG,
     )
     page = json.loads(ran.stdout)
     chars = map(chr, range(sys.maxunicode + 1))

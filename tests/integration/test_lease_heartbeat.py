@@ -40,7 +40,7 @@ class Turns:
         self.heartbeat.add(Beat(lambda: name not in self.ended, lambda: True, renew), tasks)
 
     async def wait_for(self, name: str, times: int) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while self.renewed[name] < times:  # noqa: ASYNC110 - a counter
                 await anyio.sleep(0.005)
 

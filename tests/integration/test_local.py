@@ -85,8 +85,10 @@ async def wait_for_end(pid: int) -> None:
 
 
 def is_zombie(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:  # it has ended meanwhile, or the system has no such files
+        return False
 
 
 @pytest.fixture
@@ -227,7 +229,7 @@ async def test_a_killed_host_leaves_no_model_process(tmp_path: Path) -> None:
         os.kill(pid, 0)
         host.kill()
         await host.wait()
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await wait_for_end(pid)
 
 
@@ -261,7 +263,7 @@ def server() -> Iterator[Server]:
         child.stdin.flush()
         yield Server(child.stdout.readline().decode().strip(), "the key")
         child.stdin.close()
-        assert child.wait(20) == 0
+        assert child.wait(60) == 0
 
 
 CALLED = {

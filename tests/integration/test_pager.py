@@ -29,7 +29,7 @@ async def test_a_pager_that_ignores_sigterm_is_killed_with_the_program(
     monkeypatch.setenv("PAGER", f'"{sys.executable}" "{program}" "{ready}"')
 
     monkeypatch.setattr(process_runner, "interrupts", process_runner.Interrupts(), raising=False)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(user_programs.page, "a long text")
             while not ready.exists():  # noqa: ASYNC110 - the program cannot set an event

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.model_endpoint import Call, Say, model_endpoint
-from tests.support.program import PIPES, run_to_end, start_python
+from tests.support.program import LONG, PIPES, run_to_end, start_python
 
 pytestmark = pytest.mark.once
 
@@ -180,7 +180,7 @@ def test_an_unused_plugin_loads_no_heavy_modules(tmp_path: Path) -> None:
         "    assert loaded == names | {'dial_client', 'dial_client.testing', 'dial_client.testing.pytest_plugin'}\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LONG, check=False)
     assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
 
 

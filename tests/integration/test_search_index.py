@@ -23,6 +23,7 @@ from benchmarks.search_live import RESULTS, LiveBench, measure, play, read_needs
 from tests.inner import CHAT, MAX_QUERY, MAX_SCHEMAS, ChatProvider, Endpoint, Message, SearchIndex, ToolSpec
 from tests.support.fakes import unhurried
 from tests.support.model_endpoint import Say, hear, model_endpoint
+from tests.support.program import LONG
 
 ROOT = Path(__file__).parents[2]
 
@@ -383,7 +384,7 @@ async def test_the_benchmark_counts_tools_in_the_form_of_requests() -> None:
 
 def test_the_benchmark_prints_its_tables() -> None:
     command = [sys.executable, "-m", "benchmarks.search", "--repeat", "1"]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, timeout=110).stdout
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, timeout=LONG).stdout
     assert printed.startswith("50 questions (reported set), 300 tools of 10 servers")
     assert "SearchIndex, model (25)" in printed
     assert "tokens: all tools" in printed

@@ -76,7 +76,7 @@ async def open_service(
 async def get(url: str, token: str = "", headers: Mapping[str, str] | list[tuple[str, str]] | None = None) -> Any:
     sent = [*(headers.items() if isinstance(headers, Mapping) else headers or [])]
     sent += [("Authorization", f"Bearer {token}")] if token else []
-    async with httpx2.AsyncClient(trust_env=False, verify=False) as http:
+    async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=60) as http:
         return await http.get(url, headers=sent)
 
 
@@ -233,7 +233,7 @@ async def begin_login(http: httpx2.AsyncClient, url: str) -> dict[str, str]:
 
 
 def connect() -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(trust_env=False, verify=False)
+    return httpx2.AsyncClient(trust_env=False, verify=False, timeout=60)
 
 
 async def test_a_login_gives_the_page_a_token_that_only_its_browser_gets(issuer: OpenIdProvider) -> None:

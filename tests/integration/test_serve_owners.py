@@ -309,7 +309,7 @@ async def test_a_person_who_stops_a_foreign_turn_does_not_stop_it(tmp_path: Path
             events = read_events(stream)
             asked = await find(events, "approval")
             stopped = await company.bob.post(f"{where}/stop")
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await company.anna.post(f"/approvals/{asked['id']}", json={"decision": "deny"})
                 done = await find(events, "done")
     assert stopped.status_code == 404

@@ -39,8 +39,13 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+def open_stranger(server: HttpService) -> httpx2.AsyncClient:
+    """Return a client without the token."""
+    return httpx2.AsyncClient(base_url=server.url, timeout=60, trust_env=False, verify=False)
+
+
 async def status(server: HttpService, path: str = "/servers", method: str = "GET", **headers: str) -> int:
-    async with httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
+    async with open_stranger(server) as stranger:
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         return (await stranger.request(method, path, headers=sent)).status_code
 
@@ -57,7 +62,7 @@ async def test_nothing_is_served_without_the_token(path: str) -> None:
     "shown", ["", "Bearer", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer é"]
 )
 async def test_a_wrong_token_is_refused(shown: str) -> None:
-    async with serve([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
+    async with serve([]) as server, open_stranger(server) as stranger:
         answer = await stranger.get("/servers", headers={b"Authorization": shown.encode()})
     assert answer.status_code == 401
     has_token = shown.startswith("Bearer ")
@@ -72,7 +77,7 @@ async def test_a_token_in_the_url_is_not_accepted() -> None:
 
 
 async def test_the_health_route_needs_no_token_and_reveals_nothing_else() -> None:
-    async with serve([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
+    async with serve([]) as server, open_stranger(server) as stranger:
         answer = await stranger.get("/healthz", headers={"Host": "10.0.0.7:9000", "Origin": "http://evil.test"})
     assert (answer.status_code, answer.text) == (200, '{"status":"ok"}')
     assert "server" not in answer.headers
@@ -84,7 +89,7 @@ async def test_the_health_route_needs_no_token_and_reveals_nothing_else() -> Non
     ["evil.test", "evil.test:80", "127.0.0.1.evil.test", "localhost@evil.test", "10.0.0.7", "[::2]", "[", "", "é"],
 )
 async def test_an_unknown_host_name_is_refused(host: str) -> None:
-    async with serve([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
+    async with serve([]) as server, open_stranger(server) as stranger:
         headers = {b"Host": host.encode(), b"Authorization": f"Bearer {TOKEN}".encode()}
         for path in ("/servers", "/"):
             assert (await stranger.get(path, headers=headers)).status_code in (400, 421)
@@ -146,7 +151,7 @@ async def test_a_link_on_another_site_may_lead_to_the_page() -> None:
 
 
 async def test_the_page_is_served_with_a_strict_policy_and_without_the_token() -> None:
-    async with serve([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
+    async with serve([]) as server, open_stranger(server) as stranger:
         index = await stranger.get("/")
         script = await stranger.get("/assets/app.js")
     assert index.headers["content-type"] == "text/html; charset=utf-8"
@@ -300,7 +305,7 @@ def test_loopback_addresses_are_recognized(host: str, is_near: bool) -> None:
 
 
 async def test_the_diagram_frame_has_no_origin_and_can_load_only_its_scripts() -> None:
-    async with serve([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
+    async with serve([]) as server, open_stranger(server) as stranger:
         frame = await stranger.get("/assets/diagram_frame.html")
         script = await stranger.get("/assets/diagram_frame.js", headers={"Origin": "null"})
     policy = frame.headers["content-security-policy"]
@@ -313,7 +318,7 @@ async def test_the_diagram_frame_has_no_origin_and_can_load_only_its_scripts() -
 
 
 async def test_files_of_the_page_are_compressed_and_cached_by_etag() -> None:
-    async with serve([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
+    async with serve([]) as server, open_stranger(server) as stranger:
         first = await stranger.get("/assets/app.js", headers={"Accept-Encoding": "gzip"})
         plain = await stranger.get("/assets/app.js", headers={"Accept-Encoding": "identity"})
         again = await stranger.get("/assets/app.js", headers={"If-None-Match": first.headers["etag"]})

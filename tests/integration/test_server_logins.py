@@ -73,7 +73,7 @@ async def test_a_login_on_the_page_makes_the_server_ready(server: Guarded, home:
 async def test_a_redirect_is_accepted_once_from_its_browser_and_for_its_login(server: Guarded) -> None:
     async with service_of(server) as (service, path):
         asked = await service.json("POST", path, json=body(service))
-        async with httpx2.AsyncClient(trust_env=False, verify=False) as tab:
+        async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=60) as tab:
             redirect = (await tab.get(asked["url"])).headers["location"]
         query = parse_qs(urlsplit(redirect).query)
         forged = f"{service.url}{CALLBACK}?{urlencode({'code': 'x', 'state': 'y' * 43})}"
@@ -138,6 +138,6 @@ async def test_only_the_callback_of_this_service_is_a_redirect_uri(server: Guard
         ):
             await service.json("POST", path, 400, json={"redirect_uri": uri})
         await service.json("POST", "/servers/nobody/login", 400, json=body(service))
-        async with httpx2.AsyncClient(base_url=service.url, trust_env=False, verify=False) as stranger:
+        async with httpx2.AsyncClient(base_url=service.url, trust_env=False, verify=False, timeout=60) as stranger:
             assert (await stranger.post(path, json=body(service))).status_code == 401
     assert "/register" not in server.paths()

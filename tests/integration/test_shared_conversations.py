@@ -40,7 +40,7 @@ async def read_link(service: HttpService, link: dict[str, Any], status: int = 20
     """Read a shared conversation as somebody without the token."""
     page, _, key = link["address"].partition("#")
     assert page == "shared"
-    async with httpx2.AsyncClient(base_url=service.url, trust_env=False) as reader:
+    async with httpx2.AsyncClient(base_url=service.url, trust_env=False, timeout=60) as reader:
         response = await reader.get("/shared/conversation", headers={"x-share-key": key})
         # The key opens nothing else.
         for path in ("/conversations", f"/conversations/{key.partition('.')[0]}", "/tools", "/audit"):

@@ -50,13 +50,13 @@ class Lookout:
 
     async def look(self) -> str:
         self.is_looking.set()
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await self.may_return.wait()
         return "a garden"
 
 
 async def steer_while_looking(turn: TurnHandle, lookout: Lookout, *texts: str) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         await lookout.is_looking.wait()
     for text in texts:
         assert turn.steer(text)
@@ -105,7 +105,7 @@ async def test_a_withdrawn_message_does_not_reach_the_model(store: ConversationS
     model, lookout = ScriptedProvider([LOOK, "A garden."]), Lookout()
     async with managed(store, model, {"lookout": lookout.server}) as manager:
         turn = await manager.start((await manager.create()).id, "What is there?")
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await lookout.is_looking.wait()
         turn.steer(STEERED)
         assert [message.text for message in turn.take_unsent()] == [STEERED]
@@ -156,7 +156,7 @@ async def test_a_turn_whose_process_was_killed_is_resumed_with_its_steering_mess
         made = await manager.create()
         turn = await manager.start(made.id, "What is there?")
         await steer_while_looking(turn, lookout, STEERED)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with aclosing(turn.log.events()) as events:
                 async for _, event in events:
                     if event == TextDelta("A kit"):
@@ -234,7 +234,7 @@ async def test_a_resumed_turn_gets_the_message_after_the_call_that_waited(store:
         return Approval("once")
 
     lookout.may_return.set()
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with DialClient(model, servers={"lookout": lookout.server}, approve=approve) as dial:
             manager = ConversationManager(dial, store, lease=30)
             made = await manager.create()

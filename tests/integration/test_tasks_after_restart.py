@@ -53,7 +53,7 @@ async def began(store: MemoryStore, jobs: tasks.TaskStore) -> str:
         made = await manager.create()
         turn = await manager.start(made.id, "Go on.", limits=AT_ONCE)
         await turn.result()
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await jobs.watched.wait()
     return made.id
 
@@ -128,7 +128,7 @@ async def test_a_turn_that_is_left_to_another_process_does_not_cancel_its_task()
     async with managed(store, [GO_ON], {"jobs": tasks.build_server(jobs)}, lease=0.3) as manager:
         made = await manager.create()
         turn = await manager.start(made.id, "Go on.")
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await jobs.watched.wait()
             turn.abandon()
             await turn.stop()

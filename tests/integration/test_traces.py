@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.program import LONG
+
 pytestmark = pytest.mark.once
 
 SERVER = '''
@@ -64,7 +66,7 @@ def test_a_server_gets_the_trace_of_its_call_which_is_within_that_of_the_agent_t
     server = tmp_path / "server.py"
     server.write_text(SERVER, encoding="utf-8")
     ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(server)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", PROGRAM, str(server)], capture_output=True, text=True, timeout=LONG, check=False
     )
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout) == {

@@ -75,7 +75,8 @@ async (selector) => {
   const after = look();
   if (!before || !after || before.join() !== after.join()) return null;
   const element = document.querySelector(selector);
-  window.hasMissed = false;
+  // A press that the browser hands to a frame is not seen by the page.
+  window.hasMissed = true;
   const note = ({ target }) => { window.hasMissed = !element.contains(target); };
   addEventListener("pointerdown", note, { capture: true, once: true });
   return after;
@@ -310,15 +311,18 @@ class Tab:
     def pressed(self, selector: str) -> Iterator[None]:
         """Hold the mouse button down at the centre of the first matching element; the pointer does not move afterwards.
 
-        If the element moved away in the meantime, the press is repeated. An element in front of it gets the press.
+        If the element moved away in the meantime, or a frame in its place got the press, the press is repeated. An
+        element in front of it gets the press.
         """
-        for is_last in (False, False, False, False, True):
+        for pause in (50, 100, 200, 400, 0):
             x, y = self.locate(selector)
             pointer = {"x": x, "y": y, "button": "left", "clickCount": 1}
             self.call("Input.dispatchMouseEvent", type="mousePressed", **pointer)
-            if is_last or not self.run("window.hasMissed"):
+            if not (pause and self.run("window.hasMissed")):
                 break
             self.call("Input.dispatchMouseEvent", type="mouseReleased", **(pointer | {"x": 0, "y": 0}))
+            # The browser finds what is in a place in the frame that it drew last.
+            self.run(f"new Promise((passed) => setTimeout(passed, {pause}))")
         yield
         self.call("Input.dispatchMouseEvent", type="mouseReleased", **pointer)
 

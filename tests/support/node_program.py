@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.program import LONG
+
 _NODE = shutil.which("node")
 _PAGE = Path(__file__).parents[2] / "dial_client" / "serve" / "page"
 
@@ -32,7 +34,7 @@ def run_node(program: str, given: Any = None, *, folder: Path | None = None) -> 
         input=json.dumps(given),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=LONG,
         check=False,
         encoding="utf-8",
         cwd=folder,

@@ -23,7 +23,7 @@ class Person:
         self.asked.append(request)
         if not self.is_willing:
             raise LoginFailed("nobody logged in")
-        async with httpx2.AsyncClient(trust_env=False, verify=False) as browser:
+        async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=60) as browser:
             response = await browser.get(request.url)
         return str(response.headers["location"])
 

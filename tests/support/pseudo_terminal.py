@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import select
@@ -30,6 +31,8 @@ class Terminal:
         self.raw = ""
         """All output so far, with its control sequences."""
         self._descriptor = descriptor
+        # What is read at once may end within a character.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._read_from = 0
 
     def until(self, *texts: str) -> str:
@@ -54,7 +57,7 @@ class Terminal:
             return True
         with suppress(OSError):  # Linux, after the end of the last process that has the terminal
             if data := os.read(self._descriptor, 65536):
-                self.raw += data.decode(errors="replace")
+                self.raw += self._decoder.decode(data)
                 return True
         return False
 

@@ -95,7 +95,7 @@ async def started(
 ) -> AsyncGenerator[TurnHandle, None]:
     """Run a turn in a task of its own, and wait for that task's end; nothing here may take long."""
     turn = TurnHandle(work, EventLog(is_paced=watched), raise_at_limits=raise_at_limits)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(turn.run)
             yield turn

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.support.browser import Browser, BrowserError, Tab
+from tests.support.browser import PATIENCE, Browser, BrowserError, Tab
 from tests.support.program import HERE, LONG, environment, python_server, start_dial_chat, write_config
 
 SDK = HERE / "servers" / "sdk.py"
@@ -155,7 +155,7 @@ def send_message(tab: Tab, text: str) -> None:
 
 def find_frame(tab: Tab, condition: str, after: Tab | None = None) -> Tab:
     """Return the frame of an app where a condition becomes true, if `after` is given one that began after it."""
-    for _ in range(300):
+    for _ in range(int(PATIENCE / 0.1)):
         began = tab.frames.index(after) + 1 if after else 0
         for frame in tab.frames[began:]:
             if not frame.has_ended and _ask(frame, f"Boolean({condition})"):
@@ -191,7 +191,7 @@ def save_as_html(tab: Tab, folder: Path, title: str) -> Path:
     tab.click(f".menu-item:nth-child({at})")
     tab.until("document.querySelector('.menu') === null")
     path = folder / f"{title}.html"
-    for _ in range(200):
+    for _ in range(int(PATIENCE / 0.05)):
         if path.is_file():
             break
         tab.run("new Promise((done) => setTimeout(done, 50))")

@@ -28,7 +28,7 @@ async def test_results_are_in_the_order_of_the_calls() -> None:
         return text_result(tool)
 
     calls = Round(server("s", "first", "last", call=answer))
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         results = await calls.run(call("first", id_="1"), call("last", id_="2"))
     assert [(result.tool_call_id, result.content) for result in results] == [("1", "first"), ("2", "last")]
     assert [event.result.tool_call_id for event in calls.heard.of(ToolCallFinished)] == ["2", "1"]
@@ -51,7 +51,7 @@ async def test_max_parallel_calls_run_at_once_and_never_more(calls: int, max_par
         inside, left = inside - 1, left - 1
 
     calls_round = Round(server("s", "meet", call=runs(meet)), max_parallel=max_parallel)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         results = await calls_round.run(*(call("meet", id_=str(at)) for at in range(calls)))
     assert [result.tool_call_id for result in results] == [str(at) for at in range(calls)]
     assert most == min(calls, max_parallel)
@@ -76,7 +76,7 @@ async def test_a_call_that_fails_leaves_concurrent_calls_running(
         await anyio.wait_all_tasks_blocked()
         is_released.set()
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(release_second_call)
             slow, broken = await calls.run(call("slow", id_="1"), call("broken", id_="2"))

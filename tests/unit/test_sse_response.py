@@ -154,7 +154,7 @@ async def test_the_headers_of_a_silent_turn_are_sent_at_once() -> None:
     client, lines = Client(), stream_turn(silent, 0, "model")
     async with anyio.create_task_group() as group:
         group.start_soon(SSEResponse(lines, {"x-turn-id": silent.id}), SCOPE, client.receive, client.send)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await client.keepalive.wait()
         client.disconnects.set()
     assert client.sent[0]["type"] == "http.response.start"

@@ -124,7 +124,7 @@ async def decide(
         task_status.started()
         answers[at] = await approver.decide(ToolCallRequest(str(at), spec.name, dict(arguments)), spec, context)
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             for at, arguments in enumerate(calls):
                 await group.start(ask, at, arguments)

@@ -106,7 +106,7 @@ def is_alive(pid: int) -> bool:
     """Whether there is a process with this id that is more than a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second one if it ends between opening and reading
         return False
     return state not in "ZX"
 
