@@ -17,6 +17,7 @@ from dial_client.testing import ScriptedProvider
 from tests.inner import BackgroundCalls, Failure, Finished, MemoryStore, StatusChanged, StopReason, TurnHandle
 from tests.support.audit_logs import Entries
 from tests.support.call_counter import count_calls
+from tests.support.fakes import virtual_time
 from tests.support.managed_conversations import managed
 from tests.support.servers.launch import raw
 
@@ -151,6 +152,7 @@ async def test_what_the_model_calls_after_the_wait_is_run_as_in_any_round() -> N
     assert roles(turn.messages)[-5:] == ["assistant", "user*", "assistant", "tool", "assistant"]
 
 
+@virtual_time
 async def test_a_turn_waits_for_the_background_no_longer_than_its_time_and_the_model_says_what_is_missing() -> None:
     press, limits = Press(), Limits(background_after=0, timeout=1.5)
     model = scripted(PRINT, "I started it.", "It was not printed in time.")
@@ -373,6 +375,7 @@ async def test_a_denied_call_does_not_go_to_the_background() -> None:
     assert press.calls == 0
 
 
+@virtual_time
 async def test_no_more_calls_go_to_the_background_than_may_run_at_the_same_time() -> None:
     press = Press()
     limits = Limits(background_after=0, max_parallel=1, tool_timeout=0.2)

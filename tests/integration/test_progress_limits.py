@@ -113,7 +113,6 @@ ENDLESS = [
     ("calls that fail", FAILING, Limits(), StopReason.CONSECUTIVE_ERRORS, 3),
     ("a tool nobody offers", [calling(("nobody", at)) for at in range(9)], Limits(), StopReason.CONSECUTIVE_ERRORS, 3),
     ("more than was paid for", PING_PONG, Limits(max_tokens_total=20), StopReason.TOKEN_BUDGET, 2),
-    ("calls that take too long", [calling(("hangs", 1))], Limits(timeout=0.5), StopReason.TIMEOUT, 1),
     ("ever deeper", [calling(("works", at)) for at in range(20)], Limits(max_depth=4), StopReason.MAX_DEPTH, 4),
 ]
 
@@ -128,14 +127,29 @@ async def turn_of(replies: list[Any], limits: Limits, *, stream: bool, **options
     return events[-1].turn, model
 
 
+STREAMED = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "plain"])
+
+
 @pytest.mark.anyio
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "plain"])
+@STREAMED
 @pytest.mark.parametrize(
     ("replies", "limits", "reason", "rounds"), [row[1:] for row in ENDLESS], ids=[row[0] for row in ENDLESS]
 )
 async def test_an_endless_turn_ends_with_an_answer_of_the_model(
     replies: list[Any], limits: Limits, reason: StopReason, rounds: int, stream: bool
 ) -> None:
+    await check_the_end(replies, limits, reason, rounds, stream=stream)
+
+
+@pytest.mark.anyio
+@virtual_time
+@STREAMED
+async def test_a_turn_whose_calls_take_too_long_ends_with_an_answer_of_the_model(stream: bool) -> None:
+    await check_the_end([calling(("hangs", 1))], Limits(timeout=0.5), StopReason.TIMEOUT, 1, stream=stream)
+
+
+async def check_the_end(replies: list[Any], limits: Limits, reason: StopReason, rounds: int, *, stream: bool) -> None:
+    """Run a turn, and assert that it ends for a reason, after these rounds of calls, with an answer of the model."""
     asked = rounds + (1 if reason is StopReason.MAX_DEPTH else 0)
     turn, model = await turn_of([*replies[:asked], "This is what I have."], limits, stream=stream)
     assert (turn.text, turn.stop_reason) == ("This is what I have.", reason)
@@ -150,7 +164,7 @@ async def test_an_endless_turn_ends_with_an_answer_of_the_model(
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "plain"])
+@STREAMED
 async def test_without_a_final_answer_the_text_names_the_limit(stream: bool) -> None:
     turn, _ = await turn_of(SAME[:3], Limits(), stream=stream)
     reason = "the same tool call was made again and again with the same result"

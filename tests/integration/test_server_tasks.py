@@ -15,6 +15,7 @@ from dial_client import DialClient, Limits, ToolCallResult
 from dial_client.extend import ElicitationAnswer, TurnObserver
 from dial_client.testing import ScriptedProvider
 from tests.inner import Callbacks, ModelRequest, TurnHandle
+from tests.support.fakes import virtual_time
 from tests.support.program import LONG, python_server
 from tests.support.servers import tasks
 from tests.support.servers.launch import HERE
@@ -80,6 +81,7 @@ async def test_a_call_whose_caller_is_cancelled_cancels_the_task_at_the_server()
     assert store.tasks["task-1"]["is_cancelled"]
 
 
+@virtual_time
 async def test_a_task_that_takes_longer_than_a_tool_may_take_is_cancelled() -> None:
     limits = Limits(tool_timeout=0.2, tool_timeout_max=0.3)
     async with opened(store := tasks.TaskStore(), limits=limits) as dial:
