@@ -404,6 +404,7 @@ from dial_client.messages.model import OutputFormat as OutputFormat
 from dial_client.messages.model import Provider as Provider
 from dial_client.messages.model import ReasoningChunk as ReasoningChunk
 from dial_client.messages.model import ReplyReader as ReplyReader
+from dial_client.messages.model import StructuredOutput as StructuredOutput
 from dial_client.messages.model import TextChunk as TextChunk
 from dial_client.messages.model import ToolChoice as ToolChoice
 from dial_client.messages.model import ToolFormat as ToolFormat

@@ -61,7 +61,7 @@ class StatusChanged:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A fragment of the model's answer, safe to display."""
+    """A fragment of the model's answer, safe to display. Fragments that arrive together are one."""
 
     text: str
 

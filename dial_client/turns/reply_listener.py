@@ -83,11 +83,12 @@ class ReplyListener:
         Raises:
             TypeError: `delta` is not a `Delta`. A provider of the embedding program may yield a wrong type.
         """
+        # Without patterns for fields, which take longer than the rest of a piece of text.
         match delta:
-            case TextChunk(text):
-                await self._add_text(text)
-            case ReasoningChunk(text):
-                await self._add_reasoning(text or self.reader.reasoning())
+            case TextChunk():
+                await self._add_text(delta.text)
+            case ReasoningChunk():
+                await self._add_reasoning(delta.text or self.reader.reasoning())
             case CommentaryChunk(text, is_end):
                 await self._add_commentary(text, is_end=is_end)
             case MediaChunk(part):

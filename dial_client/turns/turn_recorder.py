@@ -127,10 +127,10 @@ class TurnRecorder:
     def record(self, event: Event) -> None:
         """Record an event."""
         match event:
-            case TextDelta(text):
-                self._text_deltas.append(text)
-            case ReasoningDelta(text):
-                self._reasoning.setdefault(self._count_replies(), []).append(text)
+            case TextDelta():
+                self._text_deltas.append(event.text)
+            case ReasoningDelta():
+                self._reasoning.setdefault(self._count_replies(), []).append(event.text)
             case RoundStarted(depth):
                 self._depth = depth
             case AgentEvent(call_id, _, inner):

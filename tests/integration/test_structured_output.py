@@ -14,7 +14,8 @@ from pydantic import BaseModel, Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from dial_client import DialClient, Finished, OutputDelta, OutputError, Turn
-from tests.inner import Api
+from tests.inner import Api, Completion, FinishReason, ModelInfo, StructuredOutput, TextChunk
+from tests.support.fakes import Model
 from tests.support.model_endpoint import Answer, Call, Recorded, Say, model_endpoint, provider_of, refuse
 
 pytestmark = [pytest.mark.anyio, pytest.mark.once]
@@ -341,7 +342,12 @@ async def test_a_refusal_of_the_model_is_an_error_with_its_text() -> None:
 
 async def test_a_long_stream_yields_growing_partial_lists() -> None:
     value = {"result": list(range(300))}
-    _, _, outputs = await ask([Say(json.dumps(value), pieces=300)], Api.CHAT, list[int], stream=True, quirks=NATIVE)
+    # Not over a connection, whose reads would decide how many pieces there are.
+    model = Model([*map(TextChunk, json.dumps(value)), Completion(FinishReason.STOP)])
+    model.info = ModelInfo("stand-in", structured_output=StructuredOutput.WITH_TOOLS)
+    async with DialClient(model) as dial:
+        events = [event async for event in dial.stream("Which?", output_type=list[int])]
+    outputs = [event.output for event in events if isinstance(event, OutputDelta)]
     lengths = [len(output) for output in outputs]
     assert lengths == sorted(lengths)
     assert len(set(lengths)) > 10

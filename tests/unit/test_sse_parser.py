@@ -13,8 +13,7 @@ from tests.inner import EventTooLong, InvalidBody, ResponseBodyParser, SSEParser
 
 def read(*pieces: bytes) -> list[tuple[str, bytes]]:
     stream = SSEParser()
-    found = [event for piece in pieces for event in stream.feed(piece)]
-    return [(event.name, event.data) for event in [*found, *stream.finish()]]
+    return [*(event for piece in pieces for event in stream.feed(piece)), *stream.finish()]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import anyio
 
 from dial_client.messages.errors import ProviderError
-from dial_client.messages.model import Completion, Delta, FinishReason, ModelRequest
+from dial_client.messages.model import Completion, Delta, FinishReason, ModelRequest, ReasoningChunk, TextChunk
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.sse_parser import EventTooLong, InvalidBody, ResponseBodyParser
@@ -213,10 +213,30 @@ class ResponseStream:
         parser.ended = parser.ended or body_parser.done or (body_parser.is_whole_text and has_reply)
 
     def _parse(self, values: Iterable[Any]) -> Iterator[Delta]:
+        """Yield the deltas of the values of one read. Pieces of text that follow each other are joined."""
+        kind: type[TextChunk | ReasoningChunk] | None = None
+        pieces: list[str] = []
         for value in values:
-            for delta in self.parser.feed(value):
+            try:
+                deltas = self.parser.feed(value)
+            except provider_errors.StreamedError:
+                if kind is not None:
+                    yield kind("".join(pieces))
+                raise
+            for delta in deltas:
                 self._has_output = True
-                yield delta
+                if kind is not None:
+                    if isinstance(delta, kind):
+                        pieces.append(delta.text)
+                        continue
+                    yield kind("".join(pieces))
+                    kind = None
+                if isinstance(delta, TextChunk | ReasoningChunk):
+                    kind, pieces = type(delta), [delta.text]
+                else:
+                    yield delta
+        if kind is not None:
+            yield kind("".join(pieces))
 
     def _finish(self) -> Sequence[Delta]:
         """Return the last deltas of the reply.

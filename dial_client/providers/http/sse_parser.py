@@ -13,7 +13,7 @@ reads.
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any
 
 import jiter
 
@@ -22,13 +22,9 @@ from dial_client.providers.tool_call_codec import to_plain_json
 BOM = b"\xef\xbb\xbf"
 
 
-class ServerSentEvent(NamedTuple):
-    """An event of the stream."""
-
-    name: str
-    """The value of the ``event:`` field; empty if the event has none."""
-    data: bytes
-    """The values of the ``data:`` fields, joined by newlines. They should be UTF-8, which is not checked."""
+# An event: the value of its field ``event:``, empty if it has none, and the values of its fields ``data:``, joined by
+# newlines. The data should be UTF-8, which is not checked.
+ServerSentEvent = tuple[str, bytes]
 
 
 class EventTooLong(ValueError):
@@ -64,7 +60,7 @@ class SSEParser:
         if self._is_between and data.startswith(b"data: ") and data.find(b"\n") == len(data) - 2 and data[-1:] == b"\n":
             value = data[6:-2]
             if value and b"\r" not in value:
-                return [ServerSentEvent("", value)]
+                return [("", value)]
         # A line end of two characters may be split between two reads.
         if self._after_cr and data:
             self._after_cr = False
@@ -96,22 +92,23 @@ class SSEParser:
             self._has_begun = True
             # Only the first line may begin with a byte order mark.
             lines[0] = lines[0].removeprefix(BOM)
-        events = []
+        events: list[ServerSentEvent] = []
         name, data, length = self._name, self._data, self._data_length
         for line in lines:
+            if not line:
+                joined = data[0] if len(data) == 1 else b"\n".join(data)
+                if joined:
+                    events.append((name, joined))
+                name, data, length = "", [], 0
+                continue
             field, _, value = line.partition(b":")
             if field == b"data":
                 data.append(value.removeprefix(b" "))
                 length += len(line)
-            elif not line:
-                joined = data[0] if len(data) == 1 else b"\n".join(data)
-                if joined:
-                    events.append(ServerSentEvent(name, joined))
-                name, data, length = "", [], 0
             elif field == b"event":
                 name = value.removeprefix(b" ").decode("utf-8", "replace")
             elif field == b"error" and line != field:
-                events.append(ServerSentEvent("error", value.strip()))
+                events.append(("error", value.strip()))
         self._name, self._data, self._data_length = name, data, length
         self._check_length()
         self._is_between = not (self._line or self._after_cr or name or data)
