@@ -109,6 +109,8 @@ class ServerLists:
         """Return a sentence on the servers whose lists of some kinds are not known, and why; empty if all are known."""
 
         def find_reason(connection: Connection) -> str:
+            if connection.state is ServerState.SLEEPING:
+                return "it sleeps until one of its tools is called"
             is_ready = connection.state is ServerState.READY
             unread = [kind for kind in kinds if is_ready and not self._caches[kind].is_fresh(connection)]
             return f"it has not listed its {' and '.join(unread)} yet" if unread else find_absence(connection)

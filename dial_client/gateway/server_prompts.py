@@ -137,7 +137,8 @@ class ServerPrompts:
     async def _find_prompt(self, name: str) -> tuple[Connection, str]:
         route = self._routes.get(name) or (await self._read_routes()).get(name)
         if route is None or route.server not in self._servers:
-            raise MCPError(INVALID_PARAMS, f"Unknown prompt: {name}")
+            missing = self._lists.describe_unread(ListKind.PROMPTS)
+            raise MCPError(INVALID_PARAMS, f"Unknown prompt: {name}" + (f". {missing}" if missing else ""))
         return self._servers[route.server], route.key
 
     async def _read_routes(self) -> dict[str, ServerItem]:

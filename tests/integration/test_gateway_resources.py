@@ -13,6 +13,7 @@ from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
 from mcp.shared.uri_template import UriTemplate
 
+from dial_client import DialClient, ServerState
 from tests.inner import Protocol, parse_address, rewrite_template, to_address
 from tests.integration.test_gateway import rich_server
 from tests.support.clients import calculator
@@ -305,6 +306,41 @@ async def test_a_resource_that_is_not_found_may_be_at_a_server_that_starts_or_ha
         "Resource not found: no server has it. These servers are not available: "
         "'slow' (it has not listed its resources yet), 'late' (it is still starting)."
     )
+
+
+@virtual_time
+async def test_a_prompt_that_is_not_found_may_be_at_a_server_that_starts_or_has_not_listed_its_prompts() -> None:
+    async def hang(*_: object) -> wire.ListPromptsResult:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    dial = host({"slow": Server("slow", on_list_prompts=hang), "books": library(), "calc": calculator()})
+    async with running(dial) as gateway, Client(gateway.server) as client, anyio.create_task_group() as group:
+        group.start_soon(dial.add_server, "late", rich_server(may_start=anyio.Event()))
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(MCPError) as missing:
+            await client.get_prompt("late__greet")
+        group.cancel_scope.cancel()
+    assert missing.value.message == (
+        "Unknown prompt: late__greet. These servers are not available: "
+        "'slow' (it has not listed its prompts yet), 'late' (it is still starting)."
+    )
+
+
+async def test_what_is_not_found_may_be_at_a_server_that_sleeps(tmp_path: Path) -> None:
+    servers = {"one": raw("Server", lazy=True)}
+    async with DialClient(servers=servers, cache_dir=tmp_path) as dial:
+        assert dial.servers["one"].state is ServerState.READY
+    dial = DialClient(servers=servers, cache_dir=tmp_path)
+    async with running(dial) as gateway, Client(gateway.server) as client:
+        assert dial.servers["one"].state is ServerState.SLEEPING
+        with pytest.raises(MCPError) as resource:
+            await client.read_resource("note://a")
+        with pytest.raises(MCPError) as prompt:
+            await client.get_prompt("one__greet")
+    sleeps = "These servers are not available: 'one' (it sleeps until one of its tools is called)."
+    assert resource.value.message == f"Resource not found: no server has it. {sleeps}"
+    assert prompt.value.message == f"Unknown prompt: one__greet. {sleeps}"
 
 
 async def test_prompts_of_two_servers_have_different_names() -> None:
