@@ -134,7 +134,8 @@ async def check(folder: Path | None, head: str, *, as_json: bool) -> int:
         print(json.dumps(asdict(result) | {"intact": result.is_intact}, indent=2))
     else:
         files = count_noun(result.files, "file")
-        print(f"{log_folder}: {result.lines} lines in {files}, {result.first_time} to {result.last_time}")
+        begin, end = _to_local(result.first_time), _to_local(result.last_time)
+        print(f"{log_folder}: {result.lines} lines in {files}, {begin} to {end}")
         for note in result.notes:
             print(f"note: {note}")
         if result.torn:
@@ -160,6 +161,14 @@ def _parse_time(since: str) -> str:
         except (ValueError, OverflowError):
             raise ConfigError(f"{since!r} is not a time", hint="like 2026-11-22, 2026-11-22T17:00, 90m") from None
     return f"{begin:%Y-%m-%dT%H:%M:%S}.{begin.microsecond // 1000:03}Z"
+
+
+def _to_local(time: str) -> str:
+    """Return a time of the log in the zone of the user, as `--since` takes it; unchanged if it is no time."""
+    try:
+        return datetime.fromisoformat(time).astimezone().isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return time
 
 
 def _find_log_folder(folder: Path | None) -> Path:
@@ -211,7 +220,7 @@ def _print(fields: dict[str, Any], *, as_json: bool) -> None:
         show("conversation", 60, "conversation {}"),
     ]
     words = [
-        show("time", 30),
+        to_one_line(_to_local(str(fields.get("time", ""))), 30),
         f"{show('event', 20):<8} {verdict:<10}",
         f"{show('server', _MAX_NAME) or 'host'}/{show('tool', _MAX_NAME)}",
         *filter(None, details),

@@ -19,6 +19,7 @@ from tests.support.program import LONG, dial_chat, entry, started, write_config
 
 no_signals = pytest.mark.skipif(os.name != "posix", reason="Windows has no signals to end it with")
 
+ZONE = "CET-1CEST,M3.5.0,M10.5.0/3"
 PLANTED = "planted-s3cret"
 ECHO = {"tool_calls": [{"name": "echo", "arguments": {"text": f"{PLANTED}-argument"}}]}
 ENTRY = entry("Server", autoApprove=["*"], env={"KEY": f"{PLANTED}-env"})
@@ -179,6 +180,18 @@ def test_audit_names_the_changed_line(audited_folder: Path, tmp_path: Path) -> N
     assert f"BROKEN: {path.name}, line 2: this line was edited" in ran.stdout
     report = json.loads(dial_chat(audited_folder, "audit", "verify", "--folder", str(tmp_path), "--json").stdout)
     assert (report["intact"], report["problem_line"]) == (False, 2)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no TZ")
+def test_times_are_shown_in_the_zone_of_the_user_and_as_they_are_in_json(tmp_path: Path) -> None:
+    line = {"event": "call", "time": "2026-07-01T22:30:05.123Z", "server": "a", "tool": "t", "outcome": "ok"}
+    (tmp_path / "audit-000001.jsonl").write_text(json.dumps(line) + "\n")
+    words = ["audit", "--folder", str(tmp_path)]
+    shown = dial_chat(tmp_path, *words, TZ=ZONE).stdout
+    assert shown.splitlines() == ["2026-07-02T00:30:05+02:00  call     ok          a/t"]
+    shown_time = shown.partition("  ")[0]
+    assert dial_chat(tmp_path, *words, "--since", shown_time, TZ=ZONE).stdout == shown
+    assert json.loads(dial_chat(tmp_path, *words, "--json", TZ=ZONE).stdout)["time"] == line["time"]
 
 
 def test_control_characters_of_an_audit_log_are_removed(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def can_fork(arguments: Sequence[str], variables: Mapping[str, str]) -> bool:
     """Whether the fork server can run a command: no variable that only a starting interpreter reads is different."""
     if not CAN_FORK or variables.get("DIAL_TEST_FRESH") or arguments[0] != sys.executable:
         return False
-    names = {name for name in (*variables, *os.environ) if name.startswith(("PYTHON", "LC_", "LANG"))}
+    names = {name for name in (*variables, *os.environ) if name.startswith(("PYTHON", "LC_", "LANG", "TZ"))}
     usual = os.environ | {"PYTHONPATH": str(ROOT)}
     return all(variables.get(name) == usual.get(name) for name in names - {"PYTHONUNBUFFERED"})
 
