@@ -49,6 +49,11 @@ def find_absence(connection: Connection) -> str:
     return connection.summary.why_unavailable if connection.state in _MISSING else ""
 
 
+def describe_failure(status: ServerStatus) -> str:
+    """Return the note on a server that has failed."""
+    return f"server {status.name!r} is not available: {status.error}"
+
+
 # Creates the connection to one server, without starting it.
 Connect = Callable[[str, Target, ClientCapabilities], Connection]
 
@@ -444,7 +449,7 @@ class ServerManager(Mapping[str, Connection]):
         left_out = self.patience.left_out
         for status in (connection.summary for connection in self.values()):
             if status.state is ServerState.FAILED:
-                lines.append(f"server {status.name!r} is not available: {status.error}")
+                lines.append(describe_failure(status))
             elif status.state is ServerState.RESTARTING:
                 lines.append(_describe_restart(status.name, status.error))
             elif status.name in left_out:

@@ -147,6 +147,26 @@ def test_a_turn_can_start_without_a_starting_server_in_line_mode(tmp_path: Path,
     assert "dial-chat: server 'maps' is not available: the server ended" in rows, "a row of its own, whole words"
 
 
+@pytest.mark.parametrize("words", [(), ("Say hi",), ("--plain", "Say hi")], ids=["conversation", "question", "plain"])
+def test_a_failed_server_is_told_while_another_server_still_starts(tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "pids").mkdir()
+    slow = entry("WaitsForOthers", "--folder", str(tmp_path / "pids"), "--count", "9")
+    broken = {"command": sys.executable, "args": ["-S", "-c", "raise SystemExit('there is no key for it')"]}
+    write_config(tmp_path, {"slow": slow, "maps": broken}, ["Hello."])
+    with screen(tmp_path, "--no-save", *words) as person:
+        person.until("server 'maps' is not available: the server ended with exit code 1")
+        person.until("starting: slow")
+        assert "Hello." not in person.text
+        if not words:
+            person.type("Say hi\r")
+            person.until("press Enter to continue without them")
+        person.type("\r")
+        person.until("Hello.")
+        person.close()
+        person.process.wait(LONG)
+        assert person.text.count("'maps' is not available") == 1
+
+
 def test_a_turn_can_start_without_a_starting_server(tmp_path: Path) -> None:
     slow = entry("WaitsForOthers", "--folder", str(tmp_path / "pids"), "--count", "2")
     (tmp_path / "pids").mkdir()

@@ -11,13 +11,14 @@ import anyio
 
 from dial_client.cli.markdown.themes import style
 from dial_client.cli.streams import tty
-from dial_client.cli.streams.error_stream import warn_once
+from dial_client.cli.streams.error_stream import print_notes, warn_once
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.console import LineConsole
 from dial_client.cli.terminal.screen import Screen
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import DialError
 from dial_client.runtime.safe_text import to_one_line
+from dial_client.servers.server_manager import describe_failure
 from dial_client.servers.status import ServerState
 
 # Seconds before a line names the servers that are still starting, if there is no live area.
@@ -42,22 +43,41 @@ async def announce_servers(
 ) -> None:
     """Wait until a turn can begin, name servers that take long to start, and print problems of servers.
 
+    That a server has failed is printed at once, the other problems at the end.
+
     Args:
         dial: The client.
         quiet: Do not print that tools are left out or changed.
         are_named: Name the servers that take long; False if the screen names them.
-        print_line: Prints a line.
+        print_line: Prints a line, but the same line only once.
 
     Raises:
         ServerStartError: A required server did not start.
     """
-    with anyio.move_on_after(NAMED_AFTER):
-        await dial.ready_for_turn()
-    if are_named and (awaited := _describe_awaited(dial)):
-        print_line(f"waiting for servers: {awaited}")
+    async with anyio.create_task_group() as group:
+        group.start_soon(_follow_failures, dial, print_line)
+        with suppress(DialError):  # raised again below, outside of the task group, which would wrap it
+            with anyio.move_on_after(NAMED_AFTER):
+                await dial.ready_for_turn()
+            if are_named and (awaited := _describe_awaited(dial)):
+                print_line(f"waiting for servers: {awaited}")
+            await dial.ready_for_turn()
+        group.cancel_scope.cancel()
     await dial.ready_for_turn()
     for note in select_notes(dial, dial.notes, quiet=quiet):
         print_line(note)
+
+
+async def _follow_failures(dial: DialClient, print_line: Callable[[str], None]) -> None:
+    while True:
+        _print_failures(dial, print_line)
+        await dial.wait_for_server_change()
+
+
+def _print_failures(dial: DialClient, print_line: Callable[[str], None]) -> None:
+    for status in dial.servers.values():
+        if status.state is ServerState.FAILED:
+            print_line(describe_failure(status))
 
 
 def _describe_awaited(dial: DialClient) -> str:
@@ -67,7 +87,7 @@ def _describe_awaited(dial: DialClient) -> str:
 
 
 async def show_servers(dial: DialClient, screen: Screen, *, quiet: bool) -> None:
-    """Show the servers that are starting, then their states; Enter lets a turn begin without them.
+    """Show the servers that are starting and their problems, then their states; Enter lets a turn begin without them.
 
     Raises:
         ServerStartError: A required server did not start.
@@ -78,10 +98,11 @@ async def show_servers(dial: DialClient, screen: Screen, *, quiet: bool) -> None
         return [name for name, status in dial.servers.items() if status.state is ServerState.STARTING]
 
     await _show_starting(dial, screen, list_starting)
+    print_notes(select_notes(dial, dial.notes, quiet=quiet))
     if not quiet:
         line = banner.format_servers_line(dial.servers, len(dial.tools), screen.columns)
         screen.print_prose(style(line, screen.theme.faint))
-    await announce_servers(dial, quiet=quiet)
+    await dial.ready_for_turn()
 
 
 async def wait_for_servers(dial: DialClient, screen: Screen, *, quiet: bool) -> None:
@@ -157,6 +178,7 @@ async def _show_starting(dial: DialClient, screen: Screen, find_names: Callable[
         screen.live.starting = starting
         screen.live.settled = banner.format_settled_servers(dial.servers)
         screen.refresh()
+        _print_failures(dial, warn_once)
         await dial.wait_for_server_change()
     screen.live.starting = ()
     screen.refresh()
