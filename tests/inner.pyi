@@ -523,6 +523,7 @@ from dial_client.runtime.error_lines import summarize_error as summarize_error
 from dial_client.runtime.file_lock import FileLock as FileLock
 from dial_client.runtime.foreign_names import refuse_attributes as refuse_attributes
 from dial_client.runtime.image_size import find_image_size as find_image_size
+from dial_client.runtime.light_lock import LightLock as LightLock
 from dial_client.runtime.logs import get_logger as get_logger
 from dial_client.runtime.media_types import normalize_media_type as normalize_media_type
 from dial_client.runtime.network_environment import is_loopback as endpoint_is_loopback

@@ -627,13 +627,7 @@ class DialClient:
         await self.model.wait_prepared()
         if (skills := self._skills.find()) is not None:
             await skills.refresh()
-        services = self._build_services(keywords, tool_format, hidden_tools)
-
-        def list_notes() -> list[str]:
-            known = set(servers.credential_notes).intersection(earlier_notes)
-            return [note for note in services.notes() if note not in known]
-
-        return replace(services, notes=list_notes)
+        return self._build_services(keywords, tool_format, hidden_tools, earlier_notes)
 
     def measure_context(
         self,
@@ -662,12 +656,16 @@ class DialClient:
             return measure_request(self._build_services(keywords, tool_format, hidden_tools), conversation, window)
 
     def _build_services(
-        self, keywords: TurnKeywords, tool_format: str | None, hidden_tools: Collection[str]
+        self,
+        keywords: TurnKeywords,
+        tool_format: str | None,
+        hidden_tools: Collection[str],
+        earlier_notes: Collection[str] = (),
     ) -> turn_run.TurnServices:
         """Return what a turn needs, as it is at this moment."""
         servers = self._servers
         model, system = self.model.select(keywords.get("model"), tool_format), keywords.get("system")
-        restarts, limits = servers.restarts, keywords.get("limits") or self.limits
+        limits = keywords.get("limits") or self.limits
         skills = self._skills.find()
         routes = () if skills is None else skills.routes
         take_snapshot = add_own_tools(self._tools.take_snapshot, routes)
@@ -688,7 +686,7 @@ class DialClient:
                 (),
                 servers.values,
                 model.guidance,
-                lambda: servers.patience.left_out,
+                servers.patience.find_left_out,
                 lambda: self.approvals.mode is ApprovalMode.PLAN,
                 self.file_instructions,
                 skills.describe(limits.max_skill_bytes) if skills is not None and reads_skills else (),
@@ -696,13 +694,18 @@ class DialClient:
             system=self.system if system is None else system,
             audit=self._executor.audit,
             middleware=self.model.middleware,
-            notes=lambda: (*self.notes, *servers.describe_restarts(restarts)),
+            notes=partial(self._list_notes, servers.restarts, earlier_notes),
             settings=keywords.get("settings") or ModelSettings(),
             scope=TurnScope(keywords=keywords, hidden_tools=hidden_tools),
             find_agent=self._find_agent,
             open_sandbox=self._code.open,
             outer=call_context.find_current(),  # the task of a turn has the context of its caller
         )
+
+    def _list_notes(self, restarts: Mapping[str, int], earlier: Collection[str]) -> list[str]:
+        """Return the notes for a turn, without those about missing credentials that an earlier turn has."""
+        known = set(self._servers.credential_notes).intersection(earlier)
+        return [note for note in (*self.notes, *self._servers.describe_restarts(restarts)) if note not in known]
 
     @overload
     async def map(

@@ -6,9 +6,8 @@ A task, a timer and an event of its own would be a tenth of the memory that a si
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
-from dataclasses import dataclass
+from typing import Protocol
 
 import anyio
 
@@ -18,16 +17,19 @@ from dial_client.runtime.background_tasks import BackgroundTasks
 HEARTBEAT_INTERVAL = 1.0
 
 
-@dataclass(slots=True, eq=False)
-class Beat:
+class Beat(Protocol):
     """What is done for one turn at each heartbeat."""
 
-    is_running: Callable[[], bool]
-    """Returns False once the turn needs no heartbeat any more."""
-    is_due: Callable[[], bool]
-    """Returns True if there is anything to store now: most heartbeats of a silent turn have nothing to do."""
-    renew: Callable[[], Awaitable[None]]
-    """Stores it, in a task of its own: a database that hangs must not delay the leases of other turns."""
+    @property
+    def is_running(self) -> bool:
+        """False once the turn needs no heartbeat any more."""
+
+    @property
+    def is_due(self) -> bool:
+        """True if there is anything to store now: most heartbeats of a silent turn have nothing to do."""
+
+    async def renew(self) -> None:
+        """Store it, in a task of its own: a database that hangs must not delay the leases of other turns."""
 
 
 class LeaseHeartbeat:
@@ -63,9 +65,9 @@ class LeaseHeartbeat:
             while self._waiting and self._tasks is tasks:
                 due, beat, context = self._waiting.popleft()
                 await anyio.sleep_until(due)
-                if not beat.is_running():
+                if not beat.is_running:
                     continue
-                if beat.is_due():
+                if beat.is_due:
                     context.run(tasks.start_soon, self._renew, beat, context, tasks)
                 else:
                     self._schedule(beat, context, tasks)
@@ -77,5 +79,5 @@ class LeaseHeartbeat:
         try:
             await beat.renew()
         finally:
-            if beat.is_running() and not tasks.is_closed:
+            if beat.is_running and not tasks.is_closed:
                 self._schedule(beat, context, tasks)

@@ -90,11 +90,11 @@ class MessageTree:
             position = stored.parent
         return tuple(stored for stored in reversed(path) if stored.position not in self.removed)
 
-    def find_notes(self) -> frozenset[str]:
+    def find_notes(self) -> tuple[str, ...]:
         """Return the notes of the turns of the shown version."""
         details = (turn for stored in self.find_path() for turn in self.turns.get(stored.position, ()))
         lists = (notes for turn in details if isinstance(notes := turn.get("notes"), list))
-        return frozenset(str(note) for notes in lists for note in notes)
+        return tuple(str(note) for notes in lists for note in notes)
 
     def find_versions(self, position: int) -> tuple[int, ...]:
         """Return the positions of all versions of a question, or of an answer's first message, including `position`."""

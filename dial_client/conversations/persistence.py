@@ -43,7 +43,7 @@ from typing import Any, TypeGuard
 import anyio
 
 from dial_client.conversations.history import CUT_OFF, build_unknown_result
-from dial_client.conversations.lease_heartbeat import Beat, LeaseHeartbeat
+from dial_client.conversations.lease_heartbeat import LeaseHeartbeat
 from dial_client.conversations.message_tree import build_entry
 from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.errors import (
@@ -58,6 +58,7 @@ from dial_client.messages.errors import (
 from dial_client.messages.events import StatusChanged
 from dial_client.messages.message import EntryKind, Message, build_waiting_result
 from dial_client.messages.turn_result import Turn
+from dial_client.runtime.light_lock import LightLock
 from dial_client.runtime.logs import get_logger
 from dial_client.settings.agent import AGENTS
 from dial_client.stores.conversation_store import Conversation, ConversationStore
@@ -102,13 +103,15 @@ class TurnPersister(TurnObserver):
         self._heartbeat = heartbeat
         self._model = model
         self._is_durable = is_durable
+        # The turn, from the beginning of its lease to its end.
+        self._turn: TurnHandle | None = None
         self._stored = 0
         # The messages that are being stored, or could not be.
         self._pending: tuple[Message, ...] = ()
         # Whether the lease must not be renewed any more, because the conversation is about to be released.
         self._is_stopped = False
         # Held while unfinished messages are stored, so that older ones never replace newer ones.
-        self._renewing = anyio.Lock()
+        self._renewing = LightLock()
         self._unfinished: tuple[Message, ...] = ()
         self._renewed_at = anyio.current_time()
         # Since when the store fails; None while it works.
@@ -116,23 +119,30 @@ class TurnPersister(TurnObserver):
 
     async def run_beside(self, turn: TurnHandle) -> None:
         """Have the lease renewed when it is due, and the unfinished results and text stored when they have changed."""
+        self._turn = turn
         if (tasks := turn.background_calls.tasks) is not None:
-            beat = Beat(lambda: not self._is_stopped, partial(self._is_due, turn), partial(self._store_changes, turn))
-            self._heartbeat.add(beat, tasks)
+            self._heartbeat.add(self, tasks)
 
-    def _is_due(self, turn: TurnHandle) -> bool:
-        if self._is_stopped:
+    @property
+    def is_running(self) -> bool:
+        """Whether the lease is to be renewed: the turn does not end yet."""
+        return not self._is_stopped
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to renew the lease, or the unfinished results or the text have changed."""
+        if self._is_stopped or self._turn is None:
             return False
         is_late = anyio.current_time() - self._renewed_at >= self._lease / 3
-        return is_late or _build_unfinished(turn) != self._unfinished
+        return is_late or _build_unfinished(self._turn) != self._unfinished
 
-    async def _store_changes(self, turn: TurnHandle) -> None:
+    async def renew(self) -> None:
         """Renew the lease and store what has changed, unless somebody has done so meanwhile."""
         async with self._renewing:
-            if not self._is_due(turn):
+            if self._turn is None or not self.is_due:
                 return
             try:
-                await self._renew(turn)
+                await self._renew(self._turn)
             except DialError as error:
                 # The next heartbeat tries again. If the store keeps failing, the turn ends when it has to store a
                 # message.
@@ -274,13 +284,14 @@ class TurnPersister(TurnObserver):
 
     def on_ended(self, turn: TurnHandle) -> None:  # noqa: ARG002 - the same for every turn
         """Stop renewing the lease, even if `on_ending` was not called."""
-        self._is_stopped = True
+        self._is_stopped, self._turn = True, None
 
     def on_steering(self, turn: TurnHandle) -> None:
         """Store the message without waiting for the next heartbeat."""
+        self._turn = turn
         tasks = turn.background_calls.tasks
         if tasks is not None and not tasks.is_closed:
-            tasks.start_soon(self._store_changes, turn)
+            tasks.start_soon(self.renew)
 
 
 def _is_lasting(error: DialError) -> bool:

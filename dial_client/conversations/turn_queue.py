@@ -35,6 +35,7 @@ from dial_client.conversations.turn_input import (
 from dial_client.hooks.audit.entries import Origin
 from dial_client.messages.errors import ConversationBusy, ConversationNotFound, DialError, StoreUnavailable
 from dial_client.messages.message import Message, find_pending_approvals
+from dial_client.runtime.light_lock import LightLock
 from dial_client.stores.conversation_store import Conversation, ConversationStore
 from dial_client.tools.agent_progress import AgentState
 from dial_client.tools.background_calls import TaskRecord
@@ -55,7 +56,7 @@ class Beginning:
     """The tasks that earlier turns have left open at their servers."""
     agents: dict[str, AgentState]
     """The agents in which an interrupted turn goes on, by the ids of their calls."""
-    notes: frozenset[str]
+    notes: tuple[str, ...]
     """The notes of the earlier turns of the shown version."""
 
 
@@ -295,27 +296,22 @@ class TurnQueue:
 
 
 class _Slot(TurnObserver):
-    """A semaphore for the turns of one conversation in this process, released when the running turn has ended."""
+    """The place of the one turn of a conversation in this process, released when the running turn has ended."""
 
     def __init__(self, remember: Callable[[TurnHandle], None]) -> None:
         self._remember = remember
-        # Not a lock, because one task acquires the slot and another releases it.
-        self._free = anyio.Semaphore(1)
+        self._lock = LightLock()
         self.turn: TurnHandle | None = None
 
     async def acquire(self, deadline: float) -> bool:
         """Wait until no other turn holds the slot, and return True; return False if the deadline passes before."""
-        try:
-            self._free.acquire_nowait()
-        except anyio.WouldBlock:
-            with anyio.move_on_after(deadline - anyio.current_time()) as scope:
-                await self._free.acquire()
-            return not scope.cancelled_caught
-        return True
+        with anyio.move_on_after(deadline - anyio.current_time()) as scope:
+            await self._lock.acquire()
+        return not scope.cancelled_caught
 
     def release(self) -> None:
         """Let the next turn acquire the slot."""
-        self._free.release()
+        self._lock.release()
 
     def on_ended(self, turn: TurnHandle) -> None:
         """Let the next turn acquire the slot, and keep this turn for `TurnQueue.find`."""

@@ -48,7 +48,7 @@ class RequestLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        from structlog.contextvars import bound_contextvars
+        from structlog.contextvars import bind_contextvars, reset_contextvars
 
         scope.setdefault("state", {})
         given = Headers(scope=scope).get(REQUEST_ID, "")
@@ -67,14 +67,15 @@ class RequestLog:
                 size += len(message.get("body", b""))
             await send(message)
 
-        with bound_contextvars(request_id=request_id):
-            try:
-                await self._app(scope, receive, send_with_id)
-            finally:
-                if (metrics := self._operations.metrics) is not None:
-                    metrics.record_response(status)
-                if self._operations.access_log:
-                    _log_response(scope, status, size, time.perf_counter() - began)
+        tokens = bind_contextvars(request_id=request_id)
+        try:
+            await self._app(scope, receive, send_with_id)
+        finally:
+            if (metrics := self._operations.metrics) is not None:
+                metrics.record_response(status)
+            if self._operations.access_log:
+                _log_response(scope, status, size, time.perf_counter() - began)
+            reset_contextvars(**tokens)
 
 
 def _log_response(scope: Scope, status: int, size: int, seconds: float) -> None:

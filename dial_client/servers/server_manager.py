@@ -90,9 +90,8 @@ class StartPatience:
             if not connection.is_settled and connection not in self._skipped
         }
 
-    @property
-    def left_out(self) -> Mapping[str, str]:
-        """The servers that are still starting but that turns no longer wait for, in the form of `awaited`."""
+    def find_left_out(self) -> Mapping[str, str]:
+        """Return the servers that are still starting but that turns no longer wait for, in the form of `awaited`."""
         return {
             name: _describe_download(connection)
             for name, connection in self._connections.items()
@@ -446,7 +445,7 @@ class ServerManager(Mapping[str, Connection]):
     def notes(self) -> tuple[str, ...]:
         """Problems, one line each: servers that are not available, and irregularities of servers."""
         lines: list[str] = []
-        left_out = self.patience.left_out
+        left_out = self.patience.find_left_out()
         for status in (connection.summary for connection in self.values()):
             if status.state is ServerState.FAILED:
                 lines.append(describe_failure(status))

@@ -329,7 +329,9 @@ class TurnHandle(Generic[OutputT_co]):
                 with self._scope, act_for(self.owner):
                     for observer in self.observers:
                         await observer.on_beginning(self)
-                    reason = await self._work(self)
+                    work = self._work(self)
+                    del self._work  # what it has captured would take 1 KB as long as the turn runs
+                    reason = await work
                 if reason is StopReason.CANCELLED:
                     open_calls_end = reason.sentence if self.failure is None else "the turn broke off"
             except Exception as error:  # noqa: BLE001 - the turn keeps its messages and calls up to the error

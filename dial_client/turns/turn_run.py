@@ -158,6 +158,7 @@ async def run_turn(
         MiddlewareError: A middleware failed.
     """
     services = await open_services()
+    del open_services  # as in `TurnHandle.run`
     turn.recorder.note(*services.notes())
     if services.middleware.wraps_turns:
         reason = await _run_in_middleware(services, messages, turn)

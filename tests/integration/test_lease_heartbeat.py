@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 
-from tests.inner import BackgroundTasks, Beat, LeaseHeartbeat
+from tests.inner import BackgroundTasks, LeaseHeartbeat
 
 pytestmark = pytest.mark.anyio
 
@@ -26,23 +26,33 @@ class Turns:
     requests: dict[str, str] = field(default_factory=dict)
     hangs: str = ""
 
-    async def renew(self, name: str) -> None:
-        self.renewed[name] += 1
-        self.requests[name] = request.get()
-        if name == self.hangs:
-            await anyio.sleep_forever()
-
     async def start(self, name: str, tasks: BackgroundTasks) -> None:
-        async def renew() -> None:
-            await self.renew(name)
-
         request.set(f"the request of {name}")
-        self.heartbeat.add(Beat(lambda: name not in self.ended, lambda: True, renew), tasks)
+        self.heartbeat.add(Turn(self, name), tasks)
 
     async def wait_for(self, name: str, times: int) -> None:
         with anyio.fail_after(60):
             while self.renewed[name] < times:  # noqa: ASYNC110 - a counter
                 await anyio.sleep(0.005)
+
+
+@dataclass
+class Turn:
+    """One of them."""
+
+    turns: Turns
+    name: str
+    is_due = True
+
+    @property
+    def is_running(self) -> bool:
+        return self.name not in self.turns.ended
+
+    async def renew(self) -> None:
+        self.turns.renewed[self.name] += 1
+        self.turns.requests[self.name] = request.get()
+        if self.name == self.turns.hangs:
+            await anyio.sleep_forever()
 
 
 async def test_a_lease_that_cannot_be_renewed_delays_no_other() -> None:
