@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from dial_client.messages.events import Event, ServerChanged, StatusChanged
 from dial_client.messages.message import Role
+from dial_client.runtime.light_lock import LightLock
 from dial_client.serve.http_messages import parse_number
 from dial_client.sinks import sse_encoder
 from dial_client.sinks.stream_forms import StreamForm
@@ -58,49 +60,59 @@ class SSEResponse:
     """Seconds without a first event after which a comment sends the head."""
     _has_started: bool = field(default=False, init=False)
     _last_sent: float = field(default=0.0, init=False)
+    # Held while something is sent: an event must not come before the head that a comment sends.
+    _sending: LightLock = field(default_factory=LightLock, init=False)
+    _failure: Exception | None = field(default=None, init=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - required by ASGI
         """Send the events until they end or the client disconnects."""
         self._last_sent = anyio.current_time()
-        failure: Exception | None = None
-
         try:
-            async with aclosing(self.events) as events, anyio.create_task_group() as group:
-                group.start_soon(self._watch, receive, send, group.cancel_scope.cancel)
-                try:
-                    async for event in events:
-                        await self._send_text(event, send)
-                except Exception as error:  # noqa: BLE001 - raised below: the task group would wrap it
-                    failure = error
-                group.cancel_scope.cancel()
+            async with aclosing(self.events) as events:
+                with anyio.CancelScope() as open_scope:
+                    # The task of a group would take 3 KB more as long as the stream is open.
+                    watch = asyncio.create_task(self._watch(receive, send, open_scope.cancel))
+                    try:
+                        async for event in events:
+                            await self._send_text(event, send)
+                    finally:
+                        watch.cancel()
+        except Exception as error:  # noqa: BLE001 - raised below, or sent to the client
+            self._failure = error
         finally:
             self.on_close()
-        if failure is not None:
+        if self._failure is not None:
             if self.encode_failure is None or not self._has_started:
-                raise failure
-            await self._send_text(self.encode_failure(failure), send)
+                raise self._failure
+            await self._send_text(self.encode_failure(self._failure), send)
         if self._has_started:  # otherwise the client disconnected before the first event
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_text(self, text: str, send: Send) -> None:
-        if not self._has_started:
-            self._has_started = True
-            headers = [(name.encode(), value.encode()) for name, value in {**_HEADERS, **self.headers}.items()]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-        with anyio.fail_after(self.send_timeout):
-            await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+        async with self._sending:
+            if not self._has_started:
+                self._has_started = True
+                headers = [(name.encode(), value.encode()) for name, value in {**_HEADERS, **self.headers}.items()]
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
+            with anyio.fail_after(self.send_timeout):
+                await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
         self._last_sent = anyio.current_time()
 
     async def _watch(self, receive: Receive, send: Send, cancel: Callable[[], None]) -> None:
-        """Send keepalives until the client disconnects, then call `cancel`: a task less for each stream."""
-        while True:
-            interval = self.keepalive_interval if self._has_started else self.head_delay
-            with anyio.move_on_after(self._last_sent + interval - anyio.current_time()) as waiting:
-                await call_on_disconnect(receive, cancel)
-            if not waiting.cancelled_caught:
-                return
-            if anyio.current_time() - self._last_sent >= interval:
-                await self._send_text(self.keepalive, send)
+        """Send comments during silence; call `cancel` once the client has left, or a comment cannot be sent."""
+        try:
+            while True:
+                interval = self.keepalive_interval if self._has_started else self.head_delay
+                try:
+                    async with asyncio.timeout_at(self._last_sent + interval):
+                        return await call_on_disconnect(receive, cancel)
+                except TimeoutError:
+                    is_silent = anyio.current_time() - self._last_sent >= interval
+                if is_silent:
+                    await self._send_text(self.keepalive, send)
+        except Exception as error:  # noqa: BLE001 - raised in the request
+            self._failure = error
+            cancel()
 
 
 async def call_on_disconnect(receive: Receive, cancel: Callable[[], None]) -> None:

@@ -14,6 +14,13 @@ from tests.inner import KEEPALIVE_INTERVAL, EventLog, ProviderError, SSEResponse
 
 pytestmark = pytest.mark.anyio
 
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The service is served on asyncio alone."""
+    return "asyncio"
+
+
 SCOPE: dict[str, Any] = {"type": "http"}
 
 
@@ -142,6 +149,38 @@ async def test_a_client_that_does_not_read_is_dropped_after_a_timeout() -> None:
         response = SSEResponse(lines(), on_close=lambda: ends.append("ended"), send_timeout=0.0)
         await response(SCOPE, client.receive, client.send)
     assert ends == ["left", "ended"]
+
+
+async def test_an_event_waits_for_the_comment_that_is_being_sent() -> None:
+    class Hesitant(Client):
+        async def send(self, message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.keepalive.set()
+                await anyio.wait_all_tasks_blocked()
+            await super().send(message)
+
+    client = Hesitant()
+
+    async def lines() -> AsyncGenerator[str, None]:
+        await client.keepalive.wait()
+        yield "data: 1\n\n"
+
+    await respond(client, lines(), keepalive_interval=0.0)
+    assert client.sent[0]["type"] == "http.response.start"
+    assert client.body.startswith(b": still here\n\ndata: 1\n\n")
+
+
+async def test_a_comment_that_cannot_be_sent_ends_the_response() -> None:
+    class Broken(Client):
+        async def send(self, message: Message) -> None:
+            raise OSError(message["type"])
+
+    async def silence() -> AsyncGenerator[str, None]:
+        await anyio.sleep_forever()
+        yield ""
+
+    with pytest.raises(OSError, match=r"http\.response\.start"):
+        await respond(Broken(), silence(), keepalive_interval=0.0)
 
 
 async def never_answers(turn: TurnHandle) -> StopReason:
