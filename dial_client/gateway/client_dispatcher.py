@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
@@ -29,6 +28,8 @@ from mcp_types import JSONRPCRequest, RequestId
 
 from dial_client.gateway.standard_streams import StandardInput, StandardOutput
 
+# What the SDK knows of the transport of a message, and would make anew for each.
+_PIPE = TransportContext(kind="jsonrpc", can_send_request=True)
 # False if another version of the SDK has no such method.
 _CAN_BEGIN = hasattr(JSONRPCDispatcher, "_dispatch_request")
 
@@ -43,7 +44,7 @@ class ClientDispatcher(JSONRPCDispatcher[TransportContext]):
     """
 
     def __init__(self, incoming: StandardInput, outgoing: StandardOutput, **options: Any) -> None:
-        super().__init__(incoming, outgoing, **options)
+        super().__init__(incoming, outgoing, transport_builder=lambda _: _PIPE, **options)
         self._incoming, self._outgoing = incoming, outgoing
         # The tasks of requests; None before the first request, and on trio.
         self._tasks: asyncio.TaskGroup | None = None
@@ -86,8 +87,10 @@ class ClientDispatcher(JSONRPCDispatcher[TransportContext]):
 
     async def _write_result(self, request_id: RequestId, result: dict[str, Any]) -> None:
         """Write a result without the models of a message; another version of the SDK may write it in its own way."""
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        try:  # noqa: SIM105 - runs for each call, and costs nothing
             await self._outgoing.send_result(request_id, result)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass
 
 
 async def serve_handshake(

@@ -193,7 +193,7 @@ def _find_level(session: ClientSession, context: ServerRequestContext[Any, Any])
     if not is_modern(context.protocol_version):
         return session.log_level or DEFAULT_LEVEL
     named = (context.meta or {}).get(LOG_LEVEL_META_KEY)
-    return next((known for known in LEVELS if known == named), None)
+    return None if named is None else next((known for known in LEVELS if known == named), None)
 
 
 def _is_heard(notification: LoggingMessageNotification, level: LoggingLevel | None) -> bool:

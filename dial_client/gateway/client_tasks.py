@@ -183,8 +183,9 @@ class ClientTasks:
 
     def admits(self, session: ClientSession, context: ServerRequestContext[Any, Any]) -> bool:
         """Return whether a call of a client may become a task."""
-        own = sum(1 for task in self._tasks.values() if task.session is session)
-        return has_tasks(context) and len(self._tasks) < MAX_TASKS and own < MAX_OF_CLIENT
+        if not has_tasks(context) or len(self._tasks) >= MAX_TASKS:
+            return False
+        return sum(1 for task in self._tasks.values() if task.session is session) < MAX_OF_CLIENT
 
     async def answer(
         self, background: BackgroundTasks, call: TaskCall[ResultT], make: Callable[[], Awaitable[ResultT]]

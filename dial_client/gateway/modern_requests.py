@@ -17,7 +17,12 @@ from mcp.shared.dispatcher import DispatchContext
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
 from mcp.shared.transport_context import TransportContext
-from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+)
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
@@ -26,6 +31,9 @@ from dial_client.gateway.standard_streams import StandardInput, StandardOutput
 
 # False if another version of the SDK has no such class.
 CAN_SERVE = hasattr(runner, "_NoServerRequestsDispatchContext")
+
+# The members of ``_meta`` with which a client says its revision, its name and its capabilities.
+_ENVELOPE = (PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY)
 
 Params = Mapping[str, Any] | None
 
@@ -46,9 +54,9 @@ class ModernRequests:
         self._server, self._lifespan_state = server, lifespan_state
         self._dispatcher = ClientDispatcher(incoming, outgoing)
         self._outbound = NotifyOnlyOutbound(self._dispatcher)
-        # What the client has said about itself in the last request: the revision, its name and its capabilities.
-        self._envelope: tuple[str, Any, Any] = LATEST_MODERN_VERSION, None, None
-        self._runner = self._build_runner()
+        # The values of `_ENVELOPE` in the last request that was right; None before the first one.
+        self._said: list[Any] | None = None
+        self._runner = self._build_runner(LATEST_MODERN_VERSION, None, None)
 
     async def run(self) -> None:
         """Answer requests until the client has closed the connection."""
@@ -60,13 +68,11 @@ class ModernRequests:
             data = {"supported": list(MODERN_PROTOCOL_VERSIONS)} | ({"requested": asked} if asked else {})
             problem = "the connection has begun in revision 2026-07-28, which has no handshake"
             raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, problem, data)
-        route = classify_inbound_request({"method": method, "params": params})
-        if isinstance(route, InboundLadderRejection):
-            raise MCPError(route.code, route.message, route.data)
-        envelope = route.protocol_version, route.client_info, route.client_capabilities
-        if envelope != self._envelope:
-            self._envelope = envelope
-            self._runner = self._build_runner()
+        meta = (params or {}).get("_meta")
+        said = [meta.get(key) for key in _ENVELOPE] if isinstance(meta, dict) else None
+        if said is None or said != self._said:
+            self._begin(method, params)
+            self._said = said
         try:
             return await self._runner.on_request(_without_requests(context), method, params)
         except (MCPError, ValidationError):
@@ -75,12 +81,20 @@ class ModernRequests:
             known = runner.modern_error_data(error)
             raise MCPError(known.code, known.message, known.data) from error
 
+    def _begin(self, method: str, params: Params) -> None:
+        """Check what the client says about itself now, and make a connection of the SDK of it."""
+        route = classify_inbound_request({"method": method, "params": params})
+        if isinstance(route, InboundLadderRejection):
+            raise MCPError(route.code, route.message, route.data)
+        envelope = route.protocol_version, route.client_info, route.client_capabilities
+        self._runner = self._build_runner(*envelope)
+
     async def _take_notification(self, context: DispatchContext[TransportContext], method: str, params: Params) -> None:
         await self._runner.on_notify(_without_requests(context), method, params)
 
-    def _build_runner(self) -> ServerRunner[Any]:
+    def _build_runner(self, version: str, client: Any, capabilities: Any) -> ServerRunner[Any]:
         # No part of the gateway leaves anything to be done when a `Connection` ends.
-        connection = Connection.from_envelope(*self._envelope, outbound=self._outbound)
+        connection = Connection.from_envelope(version, client, capabilities, outbound=self._outbound)
         return ServerRunner(self._server, connection, self._lifespan_state)
 
 

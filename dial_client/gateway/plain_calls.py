@@ -43,7 +43,10 @@ class PlainCalls:
         if ctx.method != METHOD or not self._is_plain(ctx):
             return await call_next(ctx)
         self._check_meta(ctx)
-        result = await self._handler(ctx, CallToolRequestParams.model_validate(ctx.params, by_name=False))
+        params = ctx.params
+        if ctx.meta is not None:  # the SDK has read it already, and handlers take it from the context
+            params = {name: value for name, value in (params or {}).items() if name != "_meta"}
+        result = await self._handler(ctx, CallToolRequestParams.model_validate(params, by_name=False))
         return self._to_json(ctx.protocol_version, result)
 
     def _is_plain(self, ctx: ServerRequestContext[Any, Any]) -> bool:

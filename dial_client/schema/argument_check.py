@@ -165,23 +165,34 @@ def _is_surely_valid(schema: Any, value: Any, depth: int = _MAX_DEPTH) -> bool:
     """
     if not depth or not isinstance(schema, dict) or not schema.keys() <= _PLAIN_KEYWORDS:
         return False
-    kind, values = schema.get("type"), schema.get("enum")
+    kind = schema.get("type")
     if not isinstance(kind, str) or type(value) not in _TYPES.get(kind, ()):
         return False
-    if "enum" in schema and not (kind == "string" and isinstance(values, list) and value in values):
-        return False
-    match value:
-        case str():
-            return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
-        case list():
-            return all(_is_surely_valid(schema.get("items"), item, depth - 1) for item in value)
-        case dict():
-            named, required = schema.get("properties", {}), schema.get("required", [])
-            if not isinstance(named, dict) or not isinstance(required, list):
-                return False
-            has_all = all(isinstance(name, str) and name in value for name in required)
-            return has_all and all(_is_surely_valid(named.get(name), part, depth - 1) for name, part in value.items())
+    if "enum" in schema:
+        values = schema["enum"]
+        if kind != "string" or not isinstance(values, list) or value not in values:
+            return False
+    if kind == "string":
+        return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
+    if kind == "object":
+        return _has_valid_members(schema, value, depth - 1)
+    if kind == "array":
+        return all(_is_surely_valid(schema.get("items"), item, depth - 1) for item in value)
     return bool(-_MAX_NUMBER < value < _MAX_NUMBER)
+
+
+def _has_valid_members(schema: Mapping[str, Any], value: Mapping[str, Any], depth: int) -> bool:
+    # Loops, which run for each call: a generator for each of them would take more than the checks.
+    named, required = schema.get("properties", {}), schema.get("required", [])
+    if not isinstance(named, dict) or not isinstance(required, list):
+        return False
+    for name in required:
+        if not isinstance(name, str) or name not in value:
+            return False
+    for name, part in value.items():  # noqa: SIM110 - as above
+        if not _is_surely_valid(named.get(name), part, depth):
+            return False
+    return True
 
 
 def shorten_problem(problem: str) -> str:

@@ -44,7 +44,8 @@ def find_called_server(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
     return spec.server or str(arguments.get("server", ""))
 
 
-@dataclass(frozen=True, slots=True)
+# Neither this nor a verdict is frozen: one of each is made for each call, and nothing changes them.
+@dataclass(slots=True)
 class ProposedCall:
     """A call that needs a decision."""
 
@@ -63,7 +64,7 @@ class ProposedCall:
         return find_called_server(self.spec, self.arguments)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Verdict:
     """A decision by a rule: its effect, and its source."""
 
@@ -105,7 +106,7 @@ class PolicyRules:
         """Return the verdict of the rules on a call; None if no rule matches."""
         spec = call.spec
         # Deny first: no policy rule, option or `autoApprove` can allow what the user has denied.
-        denied = next((pattern for pattern in self.deny if restricts(pattern, spec.server, spec.tool)), None)
+        denied = _find_pattern(self.deny, restricts, spec)
         if denied is not None:
             return Verdict(Effect.DENY, f"{self.name_source(Effect.DENY, denied)} {denied}")
         # Rules apply to servers' tools. Of the host's own, `list_resources` shows names only, and `read_resource` runs
@@ -117,9 +118,8 @@ class PolicyRules:
             and is_rule_met(rule, call)
         ]
         # A deny rule wins wherever it stands, so that a rule placed before it by mistake opens nothing.
-        denials = (rule for rule in matching if rule.effect is Effect.DENY)
-        decisive = next(denials, None) or next(iter(matching), None)
-        if decisive is not None:
+        if matching:
+            decisive = next((rule for rule in matching if rule.effect is Effect.DENY), matching[0])
             return Verdict(
                 decisive.effect,
                 f"policy {decisive.name}",
@@ -128,12 +128,20 @@ class PolicyRules:
                 decisive.read_only,
             )
         # `autoApprove` and `--allow` come last: a policy can restrict what the servers' entries allow.
-        allowed = next((pattern for pattern in self.allow if matches(pattern, spec.server, spec.tool)), None)
+        allowed = _find_pattern(self.allow, matches, spec)
         if allowed is not None:
             return Verdict(Effect.ALLOW, f"{self.name_source(Effect.ALLOW, allowed)} {allowed}")
         # The settings of a call of the host's own tool are those of the server that it reads from.
         is_configured = call.settings is not None and matches_name(call.settings.auto_approve, spec.tool)
         return Verdict(Effect.ALLOW, f"autoApprove of {spec.server}") if spec.server and is_configured else None
+
+
+def _find_pattern(patterns: tuple[str, ...], names: Callable[[str, str, str], bool], spec: ToolSpec) -> str | None:
+    """Return the first pattern that names a tool, as `names` tells; None for none."""
+    for pattern in patterns:
+        if names(pattern, spec.server, spec.tool):
+            return pattern
+    return None
 
 
 def is_rule_met(rule: PolicyRule, call: ProposedCall) -> bool:

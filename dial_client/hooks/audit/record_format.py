@@ -30,6 +30,8 @@ _TEXTS = (
     *("event", "id", "conversation", "turn", "owner", "client", "agent", "call", "server", "tool"),
     *("decision", "decided_by", "outcome"),
 )
+# The numbers of a time as two digits: to format each takes longer than all else of a time.
+_TWO = tuple(f"{number:02}" for number in range(60))
 _COMPACT = json.JSONEncoder(separators=(",", ":"))
 # The types whose JSON is the same from each encoder, if all characters are ASCII.
 _PLAIN = frozenset((str, int, bool, type(None)))
@@ -140,8 +142,8 @@ def build_fields(entry: AuditEntry, *, with_arguments: bool, mask: Mask | None) 
 def _format_time(time: datetime) -> str:
     """Return a time in ISO 8601 to the millisecond, in UTC; `datetime.isoformat` takes twice as long, for each line."""
     at = time if time.tzinfo is UTC else time.astimezone(UTC)
-    parts = at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond // 1000
-    return "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ" % parts  # noqa: UP031 - an f-string takes twice as long
+    day = f"{at.year:04}-{_TWO[at.month]}-{_TWO[at.day]}"
+    return f"{day}T{_TWO[at.hour]}:{_TWO[at.minute]}:{_TWO[at.second]}.{at.microsecond // 1000:03}Z"
 
 
 def _prepare_arguments(arguments: Mapping[str, Any] | str, mask: Mask | None) -> Any:

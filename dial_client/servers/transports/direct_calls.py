@@ -23,6 +23,7 @@ from mcp_types import (
     JSONRPCError,
     JSONRPCNotification,
     JSONRPCResponse,
+    TextContent,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import to_json
@@ -170,7 +171,7 @@ class DirectCalls:
         elif answer.get("resultType") != "complete":
             self._open_answer.set(answer)
             return None
-        return CallToolResult.model_validate(answer, by_name=False)
+        return _read_result(answer)
 
     def _stamp(self) -> Mapping[str, Any]:
         """Return the members of ``_meta`` that the SDK's session adds to each request of whoever calls now."""
@@ -227,6 +228,18 @@ class DirectCalls:
 
 def _encode(**members: Any) -> bytes:
     return to_json({"jsonrpc": "2.0", **members}, inf_nan_mode="null") + b"\n"
+
+
+def _read_result(answer: dict[str, Any]) -> CallToolResult:
+    """Return a result. Its texts are read before: the model tries each of its five kinds of content for each block."""
+    if isinstance(blocks := answer.get("content"), list):
+        answer["content"] = [_read_text(block) for block in blocks]
+    return CallToolResult.model_validate(answer, by_name=False)
+
+
+def _read_text(block: Any) -> Any:
+    is_text = isinstance(block, dict) and block.get("type") == "text"
+    return TextContent.model_validate(block, by_name=False) if is_text else block
 
 
 def _read_progress(params: Mapping[Any, Any]) -> _Progress | None:
