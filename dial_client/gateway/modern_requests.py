@@ -32,7 +32,7 @@ from dial_client.gateway.standard_streams import StandardInput, StandardOutput
 # False if another version of the SDK has no such class.
 CAN_SERVE = hasattr(runner, "_NoServerRequestsDispatchContext")
 
-# The members of ``_meta`` with which a client says its revision, its name and its capabilities.
+# The members of ``_meta`` in which a client declares its revision, its name and its capabilities.
 _ENVELOPE = (PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY)
 
 Params = Mapping[str, Any] | None
@@ -55,7 +55,7 @@ class ModernRequests:
         self._dispatcher = ClientDispatcher(incoming, outgoing)
         self._outbound = NotifyOnlyOutbound(self._dispatcher)
         # The values of `_ENVELOPE` in the last request that was right; None before the first one.
-        self._said: list[Any] | None = None
+        self._declared: list[Any] | None = None
         self._runner = self._build_runner(LATEST_MODERN_VERSION, None, None)
 
     async def run(self) -> None:
@@ -69,10 +69,10 @@ class ModernRequests:
             problem = "the connection has begun in revision 2026-07-28, which has no handshake"
             raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, problem, data)
         meta = (params or {}).get("_meta")
-        said = [meta.get(key) for key in _ENVELOPE] if isinstance(meta, dict) else None
-        if said is None or said != self._said:
-            self._begin(method, params)
-            self._said = said
+        declared = [meta.get(key) for key in _ENVELOPE] if isinstance(meta, dict) else None
+        if declared is None or declared != self._declared:
+            self._accept(method, params)
+            self._declared = declared
         try:
             return await self._runner.on_request(_without_requests(context), method, params)
         except (MCPError, ValidationError):
@@ -81,8 +81,8 @@ class ModernRequests:
             known = runner.modern_error_data(error)
             raise MCPError(known.code, known.message, known.data) from error
 
-    def _begin(self, method: str, params: Params) -> None:
-        """Check what the client says about itself now, and make a connection of the SDK of it."""
+    def _accept(self, method: str, params: Params) -> None:
+        """Check what the client declares now, and make a connection of the SDK of it."""
         route = classify_inbound_request({"method": method, "params": params})
         if isinstance(route, InboundLadderRejection):
             raise MCPError(route.code, route.message, route.data)

@@ -518,7 +518,7 @@ class OwnerViews(Generic[ValueT]):
 
     def __init__(self, servers: ServerManager) -> None:
         self._servers = servers
-        self._views: OrderedDict[str, tuple[tuple[int, ...], ValueT]] = OrderedDict()
+        self._views: OrderedDict[str, tuple[tuple[int, ...], ValueT, int]] = OrderedDict()
 
     def find(self) -> ValueT | None:
         """Return the value that was built last for the person for whom the program acts; None for none yet."""
@@ -533,12 +533,11 @@ class OwnerViews(Generic[ValueT]):
             revision: A number that grows when something besides the servers has changed.
         """
         owner, numbers = self._servers.revision
-        state = *numbers, revision
         known = self._views.get(owner)
-        if known is not None and known[0] == state:
+        if known is not None and known[0] == numbers and known[2] == revision:
             return known[1]
         value = build()
-        self._views[owner] = state, value
+        self._views[owner] = numbers, value, revision
         if len(self._views) > _MAX_VIEWS:
             self._views.popitem(last=False)
         return value

@@ -489,6 +489,10 @@ class ServerRequests:
         A person may take long to answer, so the wait is limited. A question during calls of several conversations is
         then refused. The calls start in the order in which they came, so that no conversation waits for ever.
         """
+        if not self.is_legacy or not (self.calls.value or self._waiting):
+            return
+        if not any(map(self.has_feature, ("elicitation", "sampling", "roots"))):
+            return
 
         def is_free(calls: frozenset[_Call]) -> bool:
             earlier = self._waiting[: self._waiting.index(call)]
@@ -496,10 +500,6 @@ class ServerRequests:
             foreign = (known for known in (*calls, *earlier) if known.place != call.place)
             return not any(may_ask or self._may_lead_to_request(known) for known in foreign)
 
-        if not self.is_legacy or not (self.calls.value or self._waiting):
-            return
-        if not any(map(self.has_feature, ("elicitation", "sampling", "roots"))):
-            return
         self._waiting.append(call)
         try:
             seconds = SOLE_USE_SECONDS if call.caller is None else SOLE_CLIENT_SECONDS
