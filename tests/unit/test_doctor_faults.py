@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections import Counter
@@ -98,6 +99,29 @@ async def test_an_untrusted_file_expands_no_variable_and_reads_no_other_file(tmp
     assert [finding.code for finding in config_checks.check_trust(subject)] == ["DC114"]
     assert read == []
     assert subject.servers == {}
+
+
+@pytest.mark.parametrize(
+    ("limits", "problems"),
+    [
+        (
+            {"maxDepth": -1, "timeout": "never", "//": "why", "toolTimeot": 5, "maxTools": 2.5, "maxRepeats": 7},
+            [
+                "limits.maxDepth: expected a number that is not negative",
+                "limits.timeout: expected a finite number, found a string",
+                "limits.toolTimeot: unknown limit",
+                "limits.maxTools: expected a whole number",
+            ],
+        ),
+        ({"maxDepth": 1, "max_depth": 2}, ["limits.max_depth: contradicts maxDepth"]),
+        (5, ["limits: expected an object, found a number"]),
+    ],
+)
+async def test_errors_of_several_limits_are_all_found(tmp_path: Path, limits: object, problems: list[str]) -> None:
+    text = json.dumps({"mcpServers": {}, "limits": limits})
+    subject = Subject((ConfigFile(text, "servers.json", tmp_path),), environ={})
+    assert [finding.text for finding in config_checks.check_files(subject)] == problems
+    assert subject.limits.max_repeats == (7 if len(problems) > 1 else 3)
 
 
 async def test_errors_of_several_entries_are_all_found(tmp_path: Path) -> None:

@@ -171,10 +171,20 @@ def _read_top_level(top: Mapping[str, Node], names: Variables, reading: FileRead
             read_notification(top["notify"])
     with reading.collecting():
         if "limits" in top:
-            reading.limits = read_limits(top["limits"])
+            _read_limits(top["limits"], reading)
     with reading.collecting():
         if "fallbackModels" in top:
             names.expand(top["fallbackModels"]).read_strings()
     with reading.collecting():
         if "defaultModel" in top:
             reading.default_model = names.expand_text(top["defaultModel"])
+
+
+def _read_limits(node: Node, reading: FileReading) -> None:
+    """Read each limit by itself; without an error, also look for two names of the same limit."""
+    before = len(reading.findings)
+    for key in node.read_members():
+        with reading.collecting():
+            reading.limits = {**reading.limits, **read_limits(replace(node, value={key: node.value[key]}))}
+    if len(reading.findings) == before:
+        read_limits(node)
