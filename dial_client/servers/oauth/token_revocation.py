@@ -10,7 +10,6 @@ from dial_client.messages.errors import LoginFailed
 from dial_client.runtime.logs import get_logger
 from dial_client.servers.oauth.login_stores import MemoryLogins
 from dial_client.servers.oauth.oauth_http_client import find_origin, to_display
-from dial_client.servers.oauth.server_auth import ServerAuth
 from dial_client.servers.oauth.token_storage import TokenRecord
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import ServerSettings
@@ -36,6 +35,8 @@ async def revoke_tokens(settings: ServerSettings, record: TokenRecord, seconds: 
         return describe_valid_tokens(record, settings.url, "what was stored could not be read")
     if not record.tokens:
         return ""
+    from dial_client.servers.oauth.server_auth import ServerAuth  # the SDK takes long to load
+
     try:
         auth = ServerAuth(settings, None, MemoryLogins(), SecretMask.from_settings(settings))
         with anyio.fail_after(seconds):
