@@ -54,6 +54,7 @@ from dial_client.servers.connection import Connection
 from dial_client.servers.oauth.login_stores import LoginStore
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_manager import STARTUP_PATIENCE, Connect, ServerManager
+from dial_client.servers.server_notes import select_unsaid
 from dial_client.servers.status import ServerStatus
 from dial_client.settings.agent import AgentSource
 from dial_client.settings.argument_types import check_folders, check_items, check_seconds, check_types, describe_type
@@ -540,7 +541,7 @@ class DialClient:
         plain: bool = False,
         background: BackgroundCalls | None = None,
         agents: AgentProgress | None = None,
-        earlier_notes: Collection[str] = (),
+        earlier_notes: Sequence[str] = (),
         output_type: Any = None,
         **keywords: Unpack[TurnKeywords],
     ) -> TurnHandle[Any]:
@@ -560,7 +561,7 @@ class DialClient:
             plain: True for the model alone: no tools but `client_tools`, and no instructions but those of `messages`.
             background: The calls in the background of the conversation; None to stop those of this turn at its end.
             agents: What is stored of the agents that the turn calls; None to store nothing.
-            earlier_notes: The notes of earlier turns. Those about missing credentials are not repeated.
+            earlier_notes: The notes of earlier turns, the oldest first, which are not repeated (`select_unsaid`).
             output_type: The type of the answer, as for `run`.
             keywords: Further keywords, as for `run`.
 
@@ -611,7 +612,7 @@ class DialClient:
         keywords: TurnKeywords,
         tool_format: str | None,
         hidden_tools: Collection[str],
-        earlier_notes: Collection[str],
+        earlier_notes: Sequence[str],
         *,
         is_plain: bool,
     ) -> turn_run.TurnServices:
@@ -660,7 +661,7 @@ class DialClient:
         keywords: TurnKeywords,
         tool_format: str | None,
         hidden_tools: Collection[str],
-        earlier_notes: Collection[str] = (),
+        earlier_notes: Sequence[str] = (),
     ) -> turn_run.TurnServices:
         """Return what a turn needs, as it is at this moment."""
         servers = self._servers
@@ -694,7 +695,7 @@ class DialClient:
             system=self.system if system is None else system,
             audit=self._executor.audit,
             middleware=self.model.middleware,
-            notes=partial(self._list_notes, servers.restarts, earlier_notes),
+            notes=partial(self._list_notes, servers.restarts, [*earlier_notes]),
             settings=keywords.get("settings") or ModelSettings(),
             scope=TurnScope(keywords=keywords, hidden_tools=hidden_tools),
             find_agent=self._find_agent,
@@ -702,10 +703,12 @@ class DialClient:
             outer=call_context.find_current(),  # the task of a turn has the context of its caller
         )
 
-    def _list_notes(self, restarts: Mapping[str, int], earlier: Collection[str]) -> list[str]:
-        """Return the notes for a turn, without those about missing credentials that an earlier turn has."""
-        known = set(self._servers.credential_notes).intersection(earlier)
-        return [note for note in (*self.notes, *self._servers.describe_restarts(restarts)) if note not in known]
+    def _list_notes(self, restarts: Mapping[str, int], known: list[str]) -> list[str]:
+        """Return the notes for a turn without those that are `known` (`select_unsaid`), and add them there."""
+        current = (*self.notes, *self._servers.describe_restarts(restarts))
+        notes = select_unsaid(current, self._servers.summaries, known)
+        known += notes
+        return notes
 
     @overload
     async def map(

@@ -91,7 +91,7 @@ class MessageTree:
         return tuple(stored for stored in reversed(path) if stored.position not in self.removed)
 
     def find_notes(self) -> tuple[str, ...]:
-        """Return the notes of the turns of the shown version."""
+        """Return the notes of the turns of the shown version, the oldest first."""
         details = (turn for stored in self.find_path() for turn in self.turns.get(stored.position, ()))
         lists = (notes for turn in details if isinstance(notes := turn.get("notes"), list))
         return tuple(str(note) for notes in lists for note in notes)

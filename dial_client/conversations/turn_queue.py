@@ -57,7 +57,7 @@ class Beginning:
     agents: dict[str, AgentState]
     """The agents in which an interrupted turn goes on, by the ids of their calls."""
     notes: tuple[str, ...]
-    """The notes of the earlier turns of the shown version."""
+    """The notes of the earlier turns of the shown version, the oldest first."""
 
 
 # Starts a turn in this conversation, with this additional observer.

@@ -21,6 +21,7 @@ from dial_client.runtime.safe_text import to_one_line
 from dial_client.runtime.text import suggest_name
 from dial_client.servers.connection import Connection
 from dial_client.servers.owner_connection import OwnerConnection
+from dial_client.servers.server_notes import describe_failure
 from dial_client.servers.server_requests import ClientCapabilities, LogMessage
 from dial_client.servers.session import FRESH_SECONDS, Target
 from dial_client.servers.status import Observable, ServerState, ServerStatus
@@ -47,11 +48,6 @@ ValueT = TypeVar("ValueT")
 def find_absence(connection: Connection) -> str:
     """Return why a server, which is wanted, cannot be used now; empty if it can."""
     return connection.summary.why_unavailable if connection.state in _MISSING else ""
-
-
-def describe_failure(status: ServerStatus) -> str:
-    """Return the note on a server that has failed."""
-    return f"server {status.name!r} is not available: {status.error}"
 
 
 # Creates the connection to one server, without starting it.
@@ -446,25 +442,21 @@ class ServerManager(Mapping[str, Connection]):
         """Problems, one line each: servers that are not available, and irregularities of servers."""
         lines: list[str] = []
         left_out = self.patience.find_left_out()
-        for status in (connection.summary for connection in self.values()):
-            if status.state is ServerState.FAILED:
-                lines.append(describe_failure(status))
+        for status in self.summaries:
+            if failure := describe_failure(status):
+                lines.append(failure)
             elif status.state is ServerState.RESTARTING:
                 lines.append(_describe_restart(status.name, status.error))
             elif status.name in left_out:
                 download = f" ({left_out[status.name]})" if left_out[status.name] else ""
                 lines.append(f"server {status.name!r} is still starting{download}: the turn continues without it")
             lines += [f"server {status.name!r}: {note}" for note in status.notes]
-        return (*lines, *self.credential_notes)
+        return tuple(lines)
 
     @property
-    def credential_notes(self) -> tuple[str, ...]:
-        """The servers whose credentials the person has not filled in, one line each."""
-        return tuple(
-            f"server {name!r} is not available to this person: {connection.summary.error}"
-            for name, connection in self.items()
-            if connection.state is ServerState.NEEDS_CREDENTIALS
-        )
+    def summaries(self) -> tuple[ServerStatus, ...]:
+        """The `Connection.summary` of each server."""
+        return tuple(connection.summary for connection in self.values())
 
     @property
     def restarts(self) -> Mapping[str, int]:

@@ -18,7 +18,7 @@ from dial_client.cli.terminal.screen import Screen
 from dial_client.client.dial_client import DialClient
 from dial_client.messages.errors import DialError
 from dial_client.runtime.safe_text import to_one_line
-from dial_client.servers.server_manager import describe_failure
+from dial_client.servers.server_notes import describe_failure
 from dial_client.servers.status import ServerState
 
 # Seconds before a line names the servers that are still starting, if there is no live area.
