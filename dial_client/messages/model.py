@@ -17,6 +17,7 @@ from dial_client.messages.citations import Citation
 from dial_client.messages.message import FilePart, ImagePart, Message, Role, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.messages.token_usage import Usage
 from dial_client.runtime.foreign_names import refuse_names
+from dial_client.runtime.kept_prefix import KeptPrefix
 
 
 class ToolFormat(StrEnum):
@@ -176,6 +177,9 @@ class ModelRequest:
     patience: float = field(default=0.0, repr=False, compare=False)
     """Seconds for which the request is retried while the endpoint limits the rate of requests, beyond a few attempts;
     for a person who sees the wait and can interrupt it."""
+    converted: dict[str, KeptPrefix[Any]] = field(default_factory=dict, repr=False, compare=False)
+    """What the provider has made of the messages so far, which all requests of a turn repeat: they share this object,
+    and the provider uses it as it likes."""
 
     def __post_init__(self) -> None:
         if Role.SYSTEM in [message.role for message in self.messages]:

@@ -38,6 +38,7 @@ from dial_client.messages.message import (
 )
 from dial_client.providers.tool_call_codec import to_plain_json
 from dial_client.runtime.image_size import find_image_size
+from dial_client.runtime.kept_prefix import KeptPrefix
 from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.media_types import IMAGE_TYPES, PDF, find_media_type, normalize_media_type
 from dial_client.runtime.text import replace_surrogates
@@ -209,14 +210,19 @@ class AssistantStep:
 HistoryStep = UserStep | AssistantStep
 
 
+# The steps of a conversation, and the ids that its calls have got.
+KeptSteps = tuple[list[HistoryStep], set[str]]
+
+
 def normalize(
-    messages: Iterable[Message],
+    messages: Sequence[Message],
     provider_name: str,
     id_pattern: str,
     profile: EndpointProfile,
     notes: list[str] | None = None,
     *,
     in_results: bool = True,
+    kept: KeptPrefix[KeptSteps] | None = None,
 ) -> list[HistoryStep]:
     """Return the conversation in steps. The last step asks the model for a reply.
 
@@ -227,8 +233,13 @@ def normalize(
         profile: The flags that say whether the endpoint accepts images and documents.
         notes: Receives notes on images and documents since the last user message that the model is not shown.
         in_results: True if results may contain images and documents.
+        kept: The steps of the last request, with which those of this one may begin, and then the steps of this one.
     """
-    is_valid_id, taken_ids = re.compile(id_pattern).fullmatch, set[str]()
+    kept = KeptPrefix() if kept is None else kept
+    settings = (provider_name, id_pattern, profile, in_results)
+    known, (known_steps, known_ids) = kept.find(messages, *settings, begin=lambda: ([], set()))
+    steps, taken_ids = [*known_steps], {*known_ids}
+    is_valid_id = re.compile(id_pattern).fullmatch
 
     def assign_id(call_id: str) -> str:
         """Return a unique id that the endpoint accepts; the same conversation always gets the same ids."""
@@ -241,8 +252,8 @@ def normalize(
         return assigned
 
     results_profile = profile if in_results else replace(profile, images=False, documents=False)
-    steps: list[HistoryStep] = []
-    for message, received in pair_results(messages):
+    pairs = pair_results(messages[known:])
+    for message, received in pairs:
         if message.role is Role.USER:
             steps.append(UserStep(_normalize_parts(message.content, NO_TEXT, profile)))
         elif message.tool_calls or _to_assistant_text(message).strip():
@@ -262,20 +273,30 @@ def normalize(
             echo = message.echo.data if message.echo is not None and message.echo.provider == provider_name else None
             original_ids = tuple(call.id for call in message.tool_calls)
             steps.append(AssistantStep(_to_assistant_text(message), calls, results, echo, original_ids))
-    steps = _expire_media(steps)
-    if notes is not None:
-        # Only what is new: the parts since the last user message that follows an assistant message.
-        start = 0
-        for index, (step, following) in enumerate(pairwise(steps), 1):
-            if isinstance(step, AssistantStep) and isinstance(following, UserStep):
-                start = index
-        new = (part for step in steps[start:] for part in step.list_parts())
-        unseen = dict.fromkeys(part.text[1:-1] for part in new if isinstance(part, MediaDescription))
-        notes.extend(note for note in islice(unseen, _MAX_NOTES) if note not in notes)
+    # A result that is missing may follow.
+    if not any(None in received for _, received in pairs):
+        kept.keep(messages, *settings, built=([*steps], taken_ids))
+    # Most conversations have nothing but text, of which there is nothing to hide.
+    if {type(part) for step in steps for part in step.list_parts()} - {TextPart}:
+        steps = _expire_media(steps)
+        if notes is not None:
+            _note_unseen(steps, notes)
     # Endpoints refuse a conversation that ends with their own message.
     if not steps or not (isinstance(steps[-1], UserStep) or steps[-1].calls):
         steps.append(UserStep((TextPart(GO_ON if steps else NO_TEXT),)))
     return steps
+
+
+def _note_unseen(steps: Sequence[HistoryStep], notes: list[str]) -> None:
+    """Add notes on the new images and documents that the model is not shown."""
+    # Only what is new: the parts since the last user message that follows an assistant message.
+    start = 0
+    for index, (step, following) in enumerate(pairwise(steps), 1):
+        if isinstance(step, AssistantStep) and isinstance(following, UserStep):
+            start = index
+    new = (part for step in steps[start:] for part in step.list_parts())
+    unseen = dict.fromkeys(part.text[1:-1] for part in new if isinstance(part, MediaDescription))
+    notes.extend(note for note in islice(unseen, _MAX_NOTES) if note not in notes)
 
 
 def pair_results(messages: Iterable[Message]) -> list[tuple[Message, list[Message | None]]]:

@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import jiter
@@ -41,6 +41,7 @@ from dial_client.providers.http.provider_errors import RETRY_NOTE, StreamedError
 from dial_client.providers.http.response_stream import RawBody, StreamParser
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call, to_json_text
 from dial_client.runtime.json_fields import to_list, to_object, to_text
+from dial_client.runtime.kept_prefix import KeptPrefix
 from dial_client.runtime.lazy_pattern import compile_lazily
 from dial_client.runtime.safe_text import to_one_line
 from dial_client.runtime.text import replace_surrogates
@@ -88,7 +89,7 @@ class ChatProvider(HttpProvider):
     def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
         settings = self._choose_settings(request, notes, has_tools=has_tools)
-        messages = to_messages(request.messages, self._name, profile, notes)
+        messages = to_messages(request.messages, self._name, profile, notes, request.converted)
         if text := replace_surrogates(request.instruction_text):
             system: chat.ChatCompletionSystemMessageParam = {"role": "system", "content": text}
             messages.insert(0, system)
@@ -144,7 +145,11 @@ async def _convert_json_to_lines(deltas: AsyncGenerator[Delta, None]) -> AsyncGe
 
 
 def to_messages(
-    messages: Sequence[Message], provider_name: str, profile: EndpointProfile = CHAT, notes: list[str] | None = None
+    messages: Sequence[Message],
+    provider_name: str,
+    profile: EndpointProfile = CHAT,
+    notes: list[str] | None = None,
+    kept: dict[str, KeptPrefix[Any]] | None = None,
 ) -> list[Any]:
     """Return the ``messages`` of a request, which are valid whatever conversation they are built from.
 
@@ -153,34 +158,44 @@ def to_messages(
         provider_name: The name of the provider whose echoes are sent.
         profile: The flags that say which content the endpoint accepts.
         notes: Receives notes on content that the model is not shown.
+        kept: `ModelRequest.converted`.
     """
+    kept = {} if kept is None else kept
+    kept_steps, kept_sent = (kept.setdefault(name, KeptPrefix()) for name in ("steps", "sent"))
     ids = _SHORT_ID if profile.short_ids else _ANY_ID
-    steps = normalize(messages, provider_name, ids, profile, notes, in_results=profile.user_after_tool)
-    sent: list[Any] = []
-    for step in steps:
+    steps = normalize(messages, provider_name, ids, profile, notes, in_results=profile.user_after_tool, kept=kept_steps)
+    known, known_sent = kept_sent.find(steps, profile, begin=list[Any])
+    sent = [*known_sent]
+    for step in steps[known:]:
         if isinstance(step, UserStep):
             _add_user(sent, to_content(step.parts, _to_part), profile)
-            continue
-        # None, not an empty string, which some endpoints refuse beside calls.
-        message: chat.ChatCompletionAssistantMessageParam = {"role": "assistant", "content": step.text or None}
-        if step.calls:
-            message["tool_calls"] = _to_tool_calls(step, profile)
-        fields: dict[str, Any] = {**message}
-        if profile.echo_reasoning == "always" or (profile.echo_reasoning == "tool_turns" and step.calls):
-            fields |= _read_echo(step, "reasoning")
-        # DeepSeek refuses the conversation if the field is missing, even when it is empty.
-        if profile.reasoning_field and step.calls:
-            fields.setdefault(profile.reasoning_field, "")
-        _add_assistant(sent, fields | _read_echo(step, "message"))
-        sent.extend(
-            [
-                {"role": "tool", "tool_call_id": call.id, "content": _to_tool_content(result, profile)}
-                for call, result in zip(step.calls, step.results, strict=True)
-            ]
-        )
-        if media := _to_media_parts(step):
-            _add_user(sent, media, profile)
+        else:
+            _add_step(sent, step, profile)
+    kept_sent.keep(steps, profile, built=[*sent])
     return sent
+
+
+def _add_step(sent: list[Any], step: AssistantStep, profile: EndpointProfile) -> None:
+    """Append the assistant's message, the results of its calls, and the media in them."""
+    # None, not an empty string, which some endpoints refuse beside calls.
+    message: chat.ChatCompletionAssistantMessageParam = {"role": "assistant", "content": step.text or None}
+    if step.calls:
+        message["tool_calls"] = _to_tool_calls(step, profile)
+    fields: dict[str, Any] = {**message}
+    if profile.echo_reasoning == "always" or (profile.echo_reasoning == "tool_turns" and step.calls):
+        fields |= _read_echo(step, "reasoning")
+    # DeepSeek refuses the conversation if the field is missing, even when it is empty.
+    if profile.reasoning_field and step.calls:
+        fields.setdefault(profile.reasoning_field, "")
+    _add_assistant(sent, fields | _read_echo(step, "message"))
+    sent.extend(
+        [
+            {"role": "tool", "tool_call_id": call.id, "content": _to_tool_content(result, profile)}
+            for call, result in zip(step.calls, step.results, strict=True)
+        ]
+    )
+    if media := _to_media_parts(step):
+        _add_user(sent, media, profile)
 
 
 def _to_part(part: Part) -> chat.ChatCompletionContentPartParam:
@@ -245,7 +260,8 @@ def _add_user(
     if sent and sent[-1]["role"] == "tool" and not profile.user_after_tool:
         sent.append({"role": "assistant", "content": NO_ANSWER})
     if sent and sent[-1]["role"] == "user":
-        sent[-1]["content"] = _join_contents(sent[-1]["content"], content)
+        # Another object: the next request may begin with the messages so far.
+        sent[-1] = {**sent[-1], "content": _join_contents(sent[-1]["content"], content)}
     else:
         message: chat.ChatCompletionUserMessageParam = {"role": "user", "content": content}
         sent.append(message)
@@ -517,9 +533,8 @@ class ChatStreamParser(StreamParser):
         finish = self._find_finish_reason()
         notes = (*notes, *self._notes, *self._content.notes, *self._describe_end(finish, self._finish))
         citations = self._citations.finish("".join(self._text))
-        completion = Completion(finish, self._usage, notes=notes, citations=citations)
         if finish is not FinishReason.STOP:
-            return [completion]
+            return [Completion(finish, self._usage, notes=notes, citations=citations)]
         calls = self._assembler.assemble()
         extras = {call.id: extra for call, extra in calls if extra}
         reasoning: dict[str, Any] = {name: "".join(text) for name, text in self._reasoning.items()}
@@ -528,7 +543,8 @@ class ChatStreamParser(StreamParser):
         parts = {"reasoning": reasoning, "message": self._message, "calls": extras}
         echo = {name: value for name, value in parts.items() if value}
         finish = FinishReason.TOOL_CALLS if calls else finish
-        return [*(CallChunk(call) for call, _ in calls), replace(completion, finish=finish, echo=echo or None)]
+        completion = Completion(finish, self._usage, echo or None, notes, citations)
+        return [*(CallChunk(call) for call, _ in calls), completion]
 
     def _parse_choice(self, choice: dict[str, Any]) -> Sequence[Delta]:
         if not CITATION_FIELDS.isdisjoint(choice):

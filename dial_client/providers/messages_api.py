@@ -34,6 +34,7 @@ from dial_client.providers.http.provider_errors import StreamedError, require_ob
 from dial_client.providers.http.response_stream import StreamParser
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call, to_plain_json
 from dial_client.runtime.json_fields import find_text, to_list, to_object, to_text
+from dial_client.runtime.kept_prefix import KeptPrefix
 from dial_client.runtime.text import replace_surrogates
 from dial_client.schema.provider_schema import can_be_strict, to_output_schema
 from dial_client.settings.endpoint_profile import (
@@ -87,7 +88,7 @@ class MessagesProvider(HttpProvider):
 
     def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
-        messages = to_messages(request.messages, self._name, profile, notes)
+        messages = to_messages(request.messages, self._name, profile, notes, request.converted)
         settings = self._choose_settings(request, notes, has_tools=has_tools)
         limit = settings.max_tokens or _DEFAULT_MAX_TOKENS
         params: MessageCreateParamsBase = {"model": self._model, "max_tokens": limit, "messages": messages}
@@ -162,6 +163,7 @@ def to_messages(
     provider_name: str,
     profile: EndpointProfile = ANTHROPIC,
     notes: list[str] | None = None,
+    kept: dict[str, KeptPrefix[Any]] | None = None,
 ) -> list[Any]:
     """Return the ``messages`` of a request, which are valid whatever conversation they are built from.
 
@@ -170,8 +172,10 @@ def to_messages(
         provider_name: The name of the provider whose echoes are sent.
         profile: The flags that say which content the endpoint accepts.
         notes: Receives notes on content that the model is not shown.
+        kept: `ModelRequest.converted`.
     """
-    steps = normalize(messages, provider_name, _ID, profile, notes)
+    kept_steps = None if kept is None else kept.setdefault("steps", KeptPrefix())
+    steps = normalize(messages, provider_name, _ID, profile, notes, kept=kept_steps)
     sent: list[Any] = []
     # The first message must be of the user.
     if not isinstance(steps[0], UserStep):

@@ -35,6 +35,7 @@ from dial_client.providers.http.provider_errors import StreamedError, require_ob
 from dial_client.providers.http.response_stream import StreamParser
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call, to_json_text
 from dial_client.runtime.json_fields import find_text, to_list, to_object, to_text
+from dial_client.runtime.kept_prefix import KeptPrefix
 from dial_client.runtime.text import replace_surrogates
 from dial_client.settings.endpoint_profile import OPENAI, EndpointProfile
 
@@ -114,7 +115,7 @@ class ResponsesProvider(HttpProvider):
     def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
         settings = self._choose_settings(request, notes, has_tools=has_tools)
-        items = to_messages(request.messages, self._name, profile, notes)
+        items = to_messages(request.messages, self._name, profile, notes, request.converted)
         params: ResponseCreateParamsBase = {"model": self._model, "input": items, "store": False}
         params["include"] = ["reasoning.encrypted_content", *(self._server_tools.included if has_tools else ())]
         if instructions := replace_surrogates(request.instruction_text):
@@ -138,7 +139,11 @@ def _encode_choice(choice: str) -> Any:
 
 
 def to_messages(
-    messages: Sequence[Message], provider_name: str, profile: EndpointProfile = OPENAI, notes: list[str] | None = None
+    messages: Sequence[Message],
+    provider_name: str,
+    profile: EndpointProfile = OPENAI,
+    notes: list[str] | None = None,
+    kept: dict[str, KeptPrefix[Any]] | None = None,
 ) -> list[Any]:
     """Return the items of ``input``, which are valid whatever conversation they are built from.
 
@@ -147,8 +152,10 @@ def to_messages(
         provider_name: The name of the provider whose echoes are sent.
         profile: The flags that say which content the endpoint accepts.
         notes: Receives notes on content that the model is not shown.
+        kept: `ModelRequest.converted`.
     """
-    steps = normalize(messages, provider_name, _ID, profile, notes)
+    kept_steps = None if kept is None else kept.setdefault("steps", KeptPrefix())
+    steps = normalize(messages, provider_name, _ID, profile, notes, kept=kept_steps)
     items: list[Any] = []
     for step in steps:
         if isinstance(step, UserStep):

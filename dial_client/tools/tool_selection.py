@@ -514,7 +514,8 @@ class TurnTools:
         on_offer = [f"On offer already: {names}."] if names else []
         described = ["These tools can be called now:", self.describe_found(new)] if new else [_NOTHING_NEW]
         yield from (*on_offer, *described) if ranked[0] in known else (*described, *on_offer)
-        less_likely = [tool for tool in ranked if tool.name not in offered and tool not in new]
+        named_already = {*offered, *(tool.name for tool in new)}
+        less_likely = [tool for tool in ranked if tool.name not in named_already]
         yield from describe_less_likely(self.list_names(less_likely), sum(len(line) + 1 for line in on_offer))
         # Of a tool that is named the whole is wanted, above all if its description on offer is cut.
         if named := next((tool for tool in (*known, *new) if tool.name == query.strip()), None):

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
+from typing import Any
 
 from dial_client.hooks.middleware import MiddlewareChain, ModelReply
 from dial_client.messages.citations import place_citations
@@ -39,6 +40,7 @@ from dial_client.providers.formats import ActiveFormat
 from dial_client.providers.formats.stream_parser import drop_quoted_calls
 from dial_client.providers.formats.tool_matching import repair_names
 from dial_client.runtime.deadline import Deadline
+from dial_client.runtime.kept_prefix import KeptPrefix
 from dial_client.runtime.logs import get_logger
 from dial_client.turns import context_window, status_text
 from dial_client.turns.context_window import ContextWindow
@@ -91,6 +93,8 @@ class ModelCaller:
     """The typed answer of the turn; None for text."""
     middleware: MiddlewareChain = field(default_factory=MiddlewareChain)
     """Wraps each request."""
+    converted: dict[str, KeptPrefix[Any]] = field(default_factory=dict)
+    """`ModelRequest.converted` of each request."""
 
     async def exchange(self, context: ConversationContext, choice: ToolChoice = ToolChoice.AUTO) -> Reply:
         """Send requests until there is a reply, and return what it means for the turn.
@@ -109,14 +113,15 @@ class ModelCaller:
         # it is cut off, and (in `_receive`) for one with text, which may be the answer.
         self.deadline.allow_reserve(allowed=choice is ToolChoice.NONE or not context.depth)
         # Typed answers may come as calls.
-        may_call = choice is not ToolChoice.NONE and (self.answer is not None or bool(self.tools()))
+        tools = self.tools()
+        may_call = choice is not ToolChoice.NONE and (self.answer is not None or bool(tools))
         await self.emit(RoundStarted(context.depth, may_call))
         status = StatusChanged(status_text.PROCESSING if context.depth else status_text.ANALYZING)
         await self.emit(status)
 
         adapted_codes: list[str | None] = []
         while True:
-            attempt = self._prepare(context, choice, partial(self._report_wait, status))
+            attempt = self._prepare(context, choice, tools, partial(self._report_wait, status))
             try:
                 if self.middleware.wraps_model_calls:
                     received = await self._ask_through_middleware(attempt)
@@ -130,18 +135,21 @@ class ModelCaller:
                 if has_text or error.code in adapted_codes or not self._adapt_to(error, attempt):
                     raise
                 adapted_codes.append(error.code)
+                tools = self.tools()
             else:
                 return await self._conclude(attempt, received, choice, may_call=may_call)
 
     async def _report_wait(self, status: StatusChanged, why: str, seconds: float) -> None:
         await self.emit(StatusChanged(status_text.describe_wait(why, seconds)) if seconds else status)
 
-    def _prepare(self, context: ConversationContext, choice: ToolChoice, on_wait: OnWait) -> _Attempt:
+    def _prepare(
+        self, context: ConversationContext, choice: ToolChoice, tools: tuple[ToolSpec, ...], on_wait: OnWait
+    ) -> _Attempt:
         """Build the request from the conversation, the offered tools and the instructions."""
         settings = self.settings
         if choice is ToolChoice.NONE:
             settings = replace(settings, max_tokens=min(LAST_ANSWER_TOKENS, settings.max_tokens or LAST_ANSWER_TOKENS))
-        tools, choice, instructions = self._choose_offer(choice)
+        tools, choice, instructions = self._choose_offer(tools, choice)
         handler, window = self.model.format.handler, self.model.window
         # A forced call is forced once: later replies have to be able to answer.
         forced = settings.tool_choice if tools and not context.depth else None
@@ -163,6 +171,7 @@ class ModelCaller:
             stream=self.stream,
             on_wait=on_wait,
             patience=self.model.patience,
+            converted=self.converted,
         )
         make_reader: Callable[[], ReplyReader] = partial(handler.reader, tools)
         if self.answer is not None:
@@ -176,9 +185,11 @@ class ModelCaller:
         emit = self.emit if self.answer is None else self.answer.receive
         return _Attempt(context.depth, request, emit, make_reader, shrink_window)
 
-    def _choose_offer(self, choice: ToolChoice) -> tuple[tuple[ToolSpec, ...], ToolChoice, tuple[Instruction, ...]]:
+    def _choose_offer(
+        self, tools: tuple[ToolSpec, ...], choice: ToolChoice
+    ) -> tuple[tuple[ToolSpec, ...], ToolChoice, tuple[Instruction, ...]]:
         """Return the tools of the next request, which of them the model may call, and the instructions."""
-        tools, tool_format = self.tools(), self.model.format.handler.format
+        tool_format = self.model.format.handler.format
         instructions = self.instructions.select(has_tools=bool(tools), tool_format=tool_format)
         if self.answer is None:
             return tools, choice, instructions

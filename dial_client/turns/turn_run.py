@@ -605,9 +605,9 @@ class TurnRun:
 def has_endpoint_search(model: ChatModel) -> bool:
     """Return whether the endpoint can search the tools itself; this requires native tool calls of them."""
     return (
-        not model.format.runs_code
+        model.provider.info.searches_tools  # first, because it is asked several times a round, and few endpoints do
+        and not model.format.runs_code
         and model.format.handler.format is ToolFormat.NATIVE
-        and model.provider.info.searches_tools
     )
 
 

@@ -194,6 +194,52 @@ def test_later_requests_start_with_the_messages_of_earlier_requests(requests: li
             assert later[: len(earlier)] == earlier
 
 
+WIRES = st.lists(
+    st.tuples(
+        st.sampled_from([chat_api, responses_api, messages_api]),
+        st.sampled_from([ME, "another provider"]),
+        st.sampled_from([OPENAI, CHAT, ANTHROPIC, MISTRAL]),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+def check_kept(requests: Sequence[Sequence[Message]], wires: Sequence[tuple[Any, str, EndpointProfile]]) -> None:
+    """Check that requests which share what was converted are those that share nothing."""
+    kept: Any = {}
+    sent = []
+    for request in requests:
+        for wire, name, profile in wires:
+            notes: list[str] = []
+            notes_alone: list[str] = []
+            messages = wire.to_messages(request, name, profile, notes, kept)
+            assert repr(messages) == repr(wire.to_messages(request, name, profile, notes_alone))
+            assert notes == notes_alone
+            sent.append((messages, repr(messages)))
+    assert all(repr(messages) == text for messages, text in sent)
+
+
+@given(valid_requests(), WIRES)
+def test_a_request_of_a_turn_does_not_depend_on_earlier_requests(requests: list[list[Message]], wires: Any) -> None:
+    check_kept([requests[-1][:end] for end in range(len(requests[-1]) + 1)], wires)
+
+
+@given(
+    st.sampled_from([chat_echo, responses_echo, messages_echo]).flatmap(
+        lambda echo_of: st.tuples(conversations(echo_of), conversations(echo_of))
+    ),
+    st.lists(st.integers(0, 8), max_size=4),
+    WIRES,
+)
+def test_a_request_of_an_edited_conversation_does_not_depend_on_earlier_requests(
+    parts: tuple[list[Message], list[Message]], ends: list[int], wires: Any
+) -> None:
+    conversation, continuation = parts
+    edited = [*conversation[:-1], *continuation]
+    check_kept([messages[:end] for end in (*ends, len(edited)) for messages in (conversation, edited)], wires)
+
+
 # Single rules.
 
 

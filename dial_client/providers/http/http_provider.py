@@ -126,8 +126,9 @@ class HttpProvider(Recordable, ABC):
         """The known properties of the model, including the features that its endpoint has refused so far."""
         profile, endpoint = self._adaptation.profile, self.endpoint
         # Read several times in each round, and changed only by a refusal of the endpoint.
-        if self._info is not None and self._info[:2] == (profile, endpoint):
-            return self._info[2]
+        known = self._info
+        if known is not None and known[0] is profile and known[1] is endpoint:
+            return known[2]
         info = ModelInfo(
             self._name,
             self._model,
@@ -333,7 +334,9 @@ class HttpProvider(Recordable, ABC):
         `tool_choice` is None if nothing is sent. `notes` receives a note on each setting of the request that is left
         out.
         """
-        settings = request.settings.with_defaults(self._settings)
+        settings = request.settings
+        if self._settings is not _NO_SETTINGS:
+            settings = settings.with_defaults(self._settings)
         left_out = dict.fromkeys(self._list_unsupported(settings))
         _add_notes(notes, map(_NO_SETTING.format, self._list_unsupported(request.settings)))
         limits = (settings.max_tokens or self._adaptation.profile.max_tokens, self._settings.max_tokens)
