@@ -139,6 +139,8 @@ class DurableTurns:
         self._is_stopping, self._is_closing = is_stopping, False
         # The turns of this process whose workflows have not ended, by id; None until a turn runs here.
         self._turns: dict[str, TurnHandle | None] = {}
+        # The executions of each of their workflows, in threads of DBOS: the last one that ends forgets the turn.
+        self._executions: dict[str, list[str]] = {}
         # The ids of those that wait for another process.
         self._abandoned: set[str] = set()
         # The attempts to begin a turn of `submit`. Other turns of the manager may have ids of the same form.
@@ -377,13 +379,17 @@ class DurableTurns:
         turn_id = self._dbos.workflow_id
         assert turn_id is not None
         self._turns.setdefault(turn_id)
+        executions = self._executions.setdefault(turn_id, [])
+        executions.append(turn_id)
         try:
             if extract_conversation_id(turn_id) != conversation_id:
                 raise rows.RowRefused("the database contains a turn of another conversation")
             yield turn_id
         finally:
-            for known in (self._turns, self._handles):
-                known.pop(turn_id, None)
+            executions.pop()
+            if not executions:
+                for known in (self._turns, self._handles, self._executions):
+                    known.pop(turn_id, None)
 
     async def _run_in_loop(self, step: Callable[[str, str], Coroutine[Any, Any, Any]], turn_id: str, row: str) -> Any:
         """Run a step in the event loop of the client, because DBOS runs recovered workflows in its own loop."""
@@ -472,12 +478,13 @@ class DurableTurns:
         Raises:
             DialError: The row or the conversation cannot be read.
         """
+        if (own := self._find_own_turn(turn_id)) is not None:
+            return own
         conversation_id = extract_conversation_id(turn_id)
-        turn = self._turns.get(turn_id) or self.manager.find_turn(conversation_id)
-        if turn is not None and is_attempt_of(turn_id, turn.id) and not _is_lost(turn):
-            return turn
         question, output_type, client_tools = rows.read_question_row(row)
-        while True:
+        # DBOS executes a workflow twice in this process if it is resumed before it has run its first line: the other
+        # execution may resume the turn.
+        while (own := self._find_own_turn(turn_id)) is None:
             try:
                 attempt_id, is_running = await self._find_holder(conversation_id)
                 if not is_attempt_of(turn_id, attempt_id):
@@ -499,6 +506,12 @@ class DurableTurns:
                 log.debug("durable_turn_waits", error=type(error).__name__)
                 await self._abandon_if_stopping(turn_id)
             await anyio.sleep(_POLL_INTERVAL)
+        return own
+
+    def _find_own_turn(self, turn_id: str) -> TurnHandle | None:
+        """Return the handle of a turn that runs or ran in this process, unless its end is lost."""
+        turn = self._turns.get(turn_id) or self.manager.find_turn(extract_conversation_id(turn_id))
+        return turn if turn is not None and is_attempt_of(turn_id, turn.id) and not _is_lost(turn) else None
 
     def _add(self, turn: TurnHandle) -> TurnHandle:
         """Count a turn that starts without a call of `start` as one of this process."""

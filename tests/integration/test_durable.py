@@ -67,6 +67,8 @@ from tests.support.temporary_stores import database_url, needs_dbos, needs_postg
 pytestmark = [pytest.mark.anyio, needs_dbos]
 
 TURNS = 50
+TOLD_LATE = 2.0
+"""Seconds in which another execution of a workflow looks for its turn."""
 ROUND = {"tool_calls": [{"name": "look", "arguments": {}}]}
 new_enough = pytest.mark.skipif(SQLITE_IS_TOO_OLD, reason="DBOS needs a newer SQLite than that of this Python")
 ROOT = Path(__file__).parents[2]
@@ -378,6 +380,61 @@ async def test_a_turn_all_whose_attempts_were_abandoned_is_given_up(tmp_path: Pa
         await wait_for_request(manager, conversation.id)
     attempts = [create_attempt_id(turn) for _ in range(MAX_RESUMED + 1)]
     assert await resume_without_queues(tmp_path, attempts) == ["ENQUEUED"] * MAX_RESUMED + ["CANCELLED"]
+
+
+class ResumedMeanwhile(SQLStore):
+    """A store of a slow process: it resumes the workflow that looks for its turn, and learns late of a stored end."""
+
+    turn_id = ""
+    _looks = 0
+    _looks_again = anyio.Event()
+
+    async def read_turn(self, conversation_id: str) -> tuple[str, bool]:
+        from dbos import DBOS
+
+        if self.turn_id:
+            self._looks += 1
+        if self._looks == 1:
+            self._looks_again = anyio.Event()
+            await DBOS.resume_workflow_async(self.turn_id)
+            with anyio.fail_after(LONG):
+                await self._looks_again.wait()
+        elif self._looks == 2:
+            self._looks_again.set()
+            while not (await super().read_turn(conversation_id))[1]:  # noqa: ASYNC110 - in the database
+                await anyio.sleep(0.01)
+        return await super().read_turn(conversation_id)
+
+    async def release(self, *arguments: Any, **more: Any) -> None:
+        await super().release(*arguments, **more)
+        with anyio.move_on_after(TOLD_LATE):
+            while await read_status(self.turn_id) != "SUCCESS":  # noqa: ASYNC110 - in the database
+                await anyio.sleep(0.02)
+
+
+async def read_status(turn: str) -> str:
+    from dbos import DBOS
+
+    status = await DBOS.get_workflow_status_async(turn)
+    assert status is not None
+    return status.status
+
+
+@new_enough
+async def test_a_turn_whose_workflow_was_resumed_by_its_own_slow_process_says_why_it_ended(tmp_path: Path) -> None:
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        turn = await turns.submit(conversation.id, "Hi!")
+        await wait_for_request(manager, conversation.id)
+    seldom = DurableTimings(recovery_interval=LONG, idle_interval=LONG)
+    async with durable(tmp_path, "Hello again.", kind=ResumedMeanwhile, timings=seldom) as (manager, turns):
+        from dbos import DBOS
+
+        assert isinstance(manager.store, ResumedMeanwhile)
+        manager.store.turn_id = turn
+        await DBOS.resume_workflow_async(turn)
+        with anyio.fail_after(LONG):
+            assert await turns.result(turn) == DurableResult("Hello again.", "answered")
 
 
 class FailsOnce(SQLStore):
