@@ -188,7 +188,7 @@ class AuditLog:
             end.size += os.write(self._handle, torn)  # only the line feed was missing
         elif torn:
             about = {"torn_bytes": len(torn), "torn_digest": hashlib.sha256(torn).hexdigest()}
-            self._append({"event": "torn", **about} | self._about, lead=b"\n")
+            self._append({"n": 0, "event": "torn", **about} | self._about, lead=b"\n")
         if end.is_full:
             self._begin(build_next_path(self._folder, end.path), end)
 
@@ -197,7 +197,7 @@ class AuditLog:
         data = lead + self._build_line(fields, self._end)
         if self._end.size + len(data) > self._max_bytes and not lead:
             following = build_next_path(self._folder, self._end.path)
-            self._write(self._build_line({"event": "end", "next": following.name}, self._end))
+            self._write(self._build_line({"n": 0, "event": "end", "next": following.name}, self._end))
             self._begin(following, self._end)
             for path in list_log_files(self._folder)[: -self._max_files]:
                 with suppress(OSError):
@@ -206,13 +206,15 @@ class AuditLog:
         self._write(data)
 
     def _build_line(self, fields: dict[str, Any], end: _End) -> bytes:
-        return seal({"n": end.n + 1, **fields, "previous": end.digest})
+        """Return the line of fields, the first of which is a number: its place in the chain is set in them."""
+        fields["n"], fields["previous"] = end.n + 1, end.digest
+        return seal(fields)
 
     def _begin(self, path: Path, before: _End | None) -> None:
         self._open(path)
         n, digest = (before.n, before.digest) if before is not None else (0, "")
         self._end = _End(path, _read_identity(self._handle), 0, n, digest)
-        fields = {"event": "begin", "format": FORMAT, "file": path.name} | self._about
+        fields = {"n": 0, "event": "begin", "format": FORMAT, "file": path.name} | self._about
         if before is not None:
             fields["previous_file"] = before.path.name
         self._write(self._build_line(fields, self._end))

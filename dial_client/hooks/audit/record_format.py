@@ -32,6 +32,8 @@ _TEXTS = (
 )
 # The numbers of a time as two digits: to format each takes longer than all else of a time.
 _TWO = tuple(f"{number:02}" for number in range(60))
+# Those of them that are names from a server, a model or a client, and are cut.
+_NAMES = frozenset(("owner", "client", "agent", "call", "server", "tool", "decided_by"))
 _COMPACT = json.JSONEncoder(separators=(",", ":"))
 # The types whose JSON is the same from each encoder, if all characters are ASCII.
 _PLAIN = frozenset((str, int, bool, type(None)))
@@ -107,25 +109,30 @@ def _encode(fields: Mapping[str, Any]) -> bytes:
 
 
 def build_fields(entry: AuditEntry, *, with_arguments: bool, mask: Mask | None) -> dict[str, Any]:
-    """Return the non-empty fields of an entry, with times in ISO 8601 and durations in seconds to the microsecond."""
+    """Return the non-empty fields of an entry, with times in ISO 8601 and durations in seconds to the microsecond.
+
+    The first one is the number of the line, which is known when the line is written.
+    """
     origin = entry.origin
     texts = (
         entry.event,
         entry.id,
         origin.conversation,
         origin.turn,
-        origin.owner[:_MAX_NAME],
-        origin.client[:_MAX_NAME],
-        origin.agent[:_MAX_NAME],
-        entry.call[:_MAX_NAME],
-        entry.server[:_MAX_NAME],
-        entry.tool[:_MAX_NAME],
+        origin.owner,
+        origin.client,
+        origin.agent,
+        entry.call,
+        entry.server,
+        entry.tool,
         entry.decision,
-        entry.decided_by[:_MAX_NAME],
+        entry.decided_by,
         entry.outcome,
     )
-    fields: dict[str, Any] = {"time": _format_time(entry.time)}
-    fields |= {name: text for name, text in zip(_TEXTS, texts, strict=True) if text}
+    fields: dict[str, Any] = {"n": 0, "time": _format_time(entry.time)}
+    for name, text in zip(_TEXTS, texts, strict=True):
+        if text:
+            fields[name] = text if len(text) <= _MAX_NAME or name not in _NAMES else text[:_MAX_NAME]
     if entry.waited is not None:
         fields["waited_s"] = round(entry.waited, 6)
     if entry.duration is not None:
