@@ -42,6 +42,7 @@ from tests.support.model_endpoint import (
     provider_of,
     refuse,
 )
+from tests.support.servers.launch import until
 
 pytestmark = pytest.mark.anyio
 
@@ -90,6 +91,8 @@ async def test_a_response_without_json_is_an_error(answer: Raw | Bytes, says: st
     async with connected(answer) as (connection, endpoint):
         with pytest.raises(ProviderError) as caught:
             await connection.get("/x", timeout=0.5 if isinstance(answer, Raw) and answer.hang else 30)
+
+        await until(lambda: endpoint.lookups)  # read by a thread of its own, perhaps after the limit of the request
 
     assert says in str(caught.value)
     assert caught.value.status == status
