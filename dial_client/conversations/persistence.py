@@ -41,6 +41,7 @@ from functools import partial
 from typing import Any, TypeGuard
 
 import anyio
+import anyio.lowlevel
 
 from dial_client.conversations.history import CUT_OFF, build_unknown_result
 from dial_client.conversations.lease_heartbeat import LeaseHeartbeat
@@ -158,6 +159,8 @@ class TurnPersister(TurnObserver):
 
     async def on_held_call(self, turn: TurnHandle) -> None:
         """Store which calls wait for approval, and that another one may run now. Raises as `on_message`."""
+        # Other calls of the round may have returned just now: their results are stored with it.
+        await anyio.lowlevel.cancel_shielded_checkpoint()
         async with self._renewing:
             await self._persist(turn, partial(self._renew, turn))
 
