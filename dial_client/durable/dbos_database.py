@@ -6,6 +6,7 @@ import sqlite3
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -90,16 +91,14 @@ def build_dbos_options(database: str | Path) -> dict[str, Any]:
     return {"system_database_url": url, **options}
 
 
-def reduce_polling() -> None:
+def reduce_polling(dbos: Any) -> None:
     """Stop what DBOS looks for every second and this package has not: named queues, schedules, delays, timeouts.
 
     Call it after the launch. Names of DBOS that another version does not have are ignored: that version only asks more.
     """
-    instance: Any = _find_instance()
-    if (stop := getattr(instance, "_background_jobs_stop_event", None)) is not None:
-        stop.set()
-    if (system_database := getattr(instance, "_sys_db", None)) is not None:
-        system_database.list_queues = system_database.list_schedules = lambda **_: []
+    with suppress(AttributeError):
+        dbos._background_jobs_stop_event.set()  # noqa: SLF001 - there is no option
+        dbos._sys_db.list_queues = dbos._sys_db.list_schedules = lambda **_: []  # noqa: SLF001 - as above
 
 
 def shorten_pauses() -> None:
@@ -114,37 +113,31 @@ def shorten_pauses() -> None:
         names.time = SimpleNamespace(**{**vars(time), "sleep": lambda seconds: time.sleep(min(seconds, _MAX_PAUSE))})
 
 
-def set_queue_polling(seconds: float) -> None:
+def set_queue_polling(dbos: Any, seconds: float) -> None:
     """Set how often DBOS looks for workflows that this package has resumed."""
-    registry = getattr(_find_instance(), "_registry", None)
-    if registry is not None:
-        registry.get_internal_queue()._polling_interval_sec = seconds  # noqa: SLF001 - in its queue it cannot be set
+    with suppress(AttributeError):
+        dbos._registry.get_internal_queue()._polling_interval_sec = seconds  # noqa: SLF001 - in its queue it cannot be set
 
 
-def stop_retries() -> None:
+def stop_retries(dbos: Any) -> None:
     """Let DBOS fail when its database is away. Otherwise its threads try without end, and the program cannot exit."""
-    if (system_database := getattr(_find_instance(), "_sys_db", None)) is not None:
-        system_database._retry_connection_errors = False  # noqa: SLF001 - an option of its client only
+    with suppress(Exception):  # another version has other names, and a destroyed one has no database
+        dbos._sys_db._retry_connection_errors = False  # noqa: SLF001 - an option of its client only
 
 
-def stop_queues(seconds: float) -> None:
+def stop_queues(dbos: Any, seconds: float) -> None:
     """Let DBOS begin no workflow of a queue any more; call this before its end.
 
     DBOS ends its event loop before it waits for the threads of its queues. A workflow that such a thread has just taken
     would meet the closed loop, and count as begun until its process counts as dead.
 
     Args:
+        dbos: DBOS.
         seconds: How long the threads are waited for, each of which may take a workflow at this moment.
     """
-    for event in getattr(_find_instance(), "background_thread_stop_events", ()):
+    for event in getattr(dbos, "background_thread_stop_events", ()):
         event.set()
     end = time.monotonic() + seconds
     # The name is what DBOS gives; of another version no thread is waited for.
     while any(thread.name.startswith("queue-worker-") for thread in threading.enumerate()) and time.monotonic() < end:
         time.sleep(0.01)
-
-
-def _find_instance() -> Any:
-    from dbos import _dbos
-
-    return getattr(_dbos, "_dbos_global_instance", None)

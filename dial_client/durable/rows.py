@@ -70,11 +70,7 @@ def build_json_serializer() -> Serializer:
         def name(self) -> str:
             return NAME
 
-        def serialize(self, data: Any) -> str:
-            return to_json(data)
-
-        def deserialize(self, serialized_data: str) -> Any:  # DBOS calls it `cls`
-            return from_json(serialized_data)
+        serialize, deserialize = staticmethod(to_json), staticmethod(from_json)
 
     _serialization.DefaultSerializer.deserialize = _refuse  # type: ignore[method-assign,assignment]
     serializer = JsonSerializer()
@@ -85,28 +81,28 @@ def build_json_serializer() -> Serializer:
     raise ConfigError("this version of DBOS reads pickle from its database", hint="install the one that was tested")
 
 
-def to_json(value: Any) -> str:
+def to_json(data: Any) -> str:
     """Return a workflow's arguments, a result or an error as JSON in ASCII.
 
     Raises:
         TypeError: A value has no JSON type.
     """
-    if isinstance(value, BaseException):
-        conversation = {"conversation": value.conversation_id} if isinstance(value, ConversationError) else {}
-        value = {"error": type(value).__name__, "text": str(value), **conversation}
+    if isinstance(data, BaseException):
+        conversation = {"conversation": data.conversation_id} if isinstance(data, ConversationError) else {}
+        data = {"error": type(data).__name__, "text": str(data), **conversation}
     else:
-        value = {"value": value}
-    return json.dumps(value, separators=(",", ":"))
+        data = {"value": data}
+    return json.dumps(data, separators=(",", ":"))
 
 
-def from_json(text: str) -> Any:
+def from_json(serialized_data: str) -> Any:
     """Read the text that `to_json` returned. An error of an unknown type becomes a `DialError` that names the type.
 
     Raises:
         RowRefused: The text has another form.
     """
     try:
-        found = json.loads(text) if len(text) <= MAX_CHARS else None
+        found = json.loads(serialized_data) if len(serialized_data) <= MAX_CHARS else None
     except (TypeError, ValueError, RecursionError):
         found = None
     match found:

@@ -28,7 +28,7 @@ from dial_client.messages.errors import ConfigError, ConversationBusy, Conversat
 from dial_client.messages.message import Message, ToolSpec
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.logs import get_logger
-from dial_client.stores.conversation_store import Conversation, ConversationStore
+from dial_client.stores.conversation_store import Conversation
 from dial_client.stores.sql_store import SQLStore
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
@@ -83,9 +83,6 @@ class DurableTimings:
     """Seconds for which the workflow of an ended turn is kept, so that a process that was only slow can find it."""
 
 
-DEFAULT_TIMINGS = DurableTimings()
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _WorkflowObserver(TurnObserver):
     """Lets no call of a turn run before its workflow is stored.
@@ -105,7 +102,7 @@ class DurableTurns:
 
     Args:
         dial: The client that answers; the caller opens and closes it.
-        store: The store of the conversations, which other processes share.
+        store: The store of the conversations, whose database other processes share.
         database: The database for the tables of DBOS: ``postgresql://…``, ``sqlite:///file.db``, or that file's path.
         timings: The intervals and timeouts of accesses to this database.
         on_started: Called with each turn that starts in this process without a call of `start`, such as a turn of
@@ -117,10 +114,10 @@ class DurableTurns:
     def __init__(
         self,
         dial: DialClient,
-        store: ConversationStore,
+        store: SQLStore,
         database: str | Path,
         *,
-        timings: DurableTimings = DEFAULT_TIMINGS,
+        timings: DurableTimings = DurableTimings(),
         on_started: Callable[[TurnHandle], None] = lambda _: None,
         is_stopping: Callable[[], bool] = lambda: False,
         **options: Unpack[ManagerOptions],
@@ -135,7 +132,7 @@ class DurableTurns:
             dial, store, will_be_resumed=self._will_be_resumed, check_beginning=self._check_beginning, **options
         )
         """The manager that runs the turns."""
-        self._database, self._timings, self._on_started = database, timings, on_started
+        self._store, self._database, self._timings, self._on_started = store, database, timings, on_started
         self._is_stopping, self._is_closing = is_stopping, False
         # The turns of this process whose workflows have not ended, by id; None until a turn runs here.
         self._turns: dict[str, TurnHandle | None] = {}
@@ -149,10 +146,10 @@ class DurableTurns:
         self._executor_id = secrets.token_hex(16)
         # How often this process has found each attempt of a turn abandoned, by `_find_abandoned_attempt`.
         self._abandoned_attempts: dict[str, Counter[str]] = {}
-        # DBOS, which is there when these turns are open.
-        self._dbos: type[DBOS]
+        # DBOS and the event loop, which are there when these turns are open.
+        self._dbos: DBOS
+        self._loop: asyncio.AbstractEventLoop
         self._background: BackgroundTasks | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._handles: dict[str, WorkflowHandleAsync[dict[str, str]]] = {}
 
     def for_owner(self, owner: str) -> Self:
@@ -185,13 +182,13 @@ class DurableTurns:
         """Leave the running turns to other processes, or to a later run of this program."""
         background, self._background = self._background, None
         self._is_closing = True
-        dbos_database.stop_retries()
+        dbos_database.stop_retries(self._dbos)
         # A process has one DBOS instance. The stack destroys it even if asyncio's `Task.cancel` passes the shield.
         with anyio.CancelScope(shield=True):
             async with AsyncExitStack() as parts:
                 parts.push_async_callback(to_thread.run_sync, lambda: self._dbos.destroy(destroy_registry=True))
                 parts.push_async_callback(self._abandon_turns)
-                parts.push_async_callback(to_thread.run_sync, dbos_database.stop_queues, _SHUTDOWN_TIMEOUT)
+                parts.push_async_callback(to_thread.run_sync, dbos_database.stop_queues, self._dbos, _SHUTDOWN_TIMEOUT)
                 if background is not None:
                     parts.push_async_callback(background.aclose)
 
@@ -223,7 +220,7 @@ class DurableTurns:
         """
         check_turn_input(message)
         row = rows.to_question_row(message, output_type)
-        await self._find_holder(conversation_id)
+        await self._store.read_turn(conversation_id)
         turn_id = rows.build_turn_id(conversation_id)
         self._turns[turn_id] = None
         try:
@@ -345,8 +342,7 @@ class DurableTurns:
             "serializer": rows.build_json_serializer(),
             **dbos_database.build_dbos_options(self._database),
         }
-        self._dbos = DBOS
-        DBOS(config=config)
+        self._dbos = DBOS(config=config)
 
         async def run_turn(conversation_id: str, row: str) -> Any:
             """Run a turn in two steps. If the process is killed, another one repeats the unfinished step."""
@@ -364,7 +360,7 @@ class DurableTurns:
         try:
             dbos_database.shorten_pauses()
             self._dbos.launch()
-            dbos_database.reduce_polling()
+            dbos_database.reduce_polling(self._dbos)
         except Exception as error:
             self._dbos.destroy(destroy_registry=True)
             raise ConfigError("the database for durable turns cannot be used", hint=type(error).__name__) from error
@@ -393,7 +389,6 @@ class DurableTurns:
 
     async def _run_in_loop(self, step: Callable[[str, str], Coroutine[Any, Any, Any]], turn_id: str, row: str) -> Any:
         """Run a step in the event loop of the client, because DBOS runs recovered workflows in its own loop."""
-        assert self._loop is not None
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(step(turn_id, row), self._loop))
 
     async def _begin(self, turn_id: str, row: str) -> None:
@@ -486,7 +481,7 @@ class DurableTurns:
         # execution may resume the turn.
         while (own := self._find_own_turn(turn_id)) is None:
             try:
-                attempt_id, is_running = await self._find_holder(conversation_id)
+                attempt_id, is_running = await self._store.read_turn(conversation_id)
                 if not is_attempt_of(turn_id, attempt_id):
                     return rows.find_stored_result(await self.manager.get(conversation_id), question)
                 if not is_running:
@@ -518,14 +513,6 @@ class DurableTurns:
         self._turns[rows.find_turn_id(turn.id, turn.conversation_id)] = turn
         self._on_started(turn)
         return turn
-
-    async def _find_holder(self, conversation_id: str) -> tuple[str, bool]:
-        """Return `Conversation.turn` and `Conversation.running`; `SQLStore` does so without reading the messages."""
-        store = self.manager.store
-        if isinstance(store, SQLStore):
-            return await store.read_turn(conversation_id)
-        stored = await store.get(conversation_id)
-        return stored.turn, stored.running
 
     async def _abandon_if_stopping(self, turn_id: str) -> None:
         if self._is_closing or self._is_stopping():
@@ -561,7 +548,8 @@ class DurableTurns:
                 return
             try:
                 is_idle = not await self._recover_once(has_failed=is_failing)
-                dbos_database.set_queue_polling(self._timings.idle_interval if is_idle else _QUEUE_INTERVAL)
+                seconds = self._timings.idle_interval if is_idle else _QUEUE_INTERVAL
+                dbos_database.set_queue_polling(self._dbos, seconds)
                 if anyio.current_time() - cleared >= min(self._timings.retention, _CLEARING_INTERVAL):
                     cleared = anyio.current_time()
                     await self._delete_old_workflows()
@@ -578,9 +566,8 @@ class DurableTurns:
             has_failed: Whether the last search has failed: the database is looked for first, and nothing is resumed. A
                 process whose database was away stores at once what its turns wait with.
         """
-        store = self.manager.store
-        if isinstance(store, SQLStore) and (has_failed or store.is_failing):
-            await store.check()
+        if has_failed or self._store.is_failing:
+            await self._store.check()
         # DBOS tries again without end, and later and later: it is not asked while the database is away.
         with anyio.fail_after(self._timings.database_timeout):
             open_ = await self._dbos.list_workflows_async(status=_OPEN, name=[TURN, STARTED_TURN], load_input=False)
@@ -588,10 +575,8 @@ class DurableTurns:
             del self._abandoned_attempts[ended]
         if not has_failed:
             foreign = [each for each in open_ if each.status == "PENDING" and each.workflow_id not in self._turns]
-            running = frozenset[str]()
-            if isinstance(store, SQLStore):
-                # Asked together: nearly all of them run, and every process looks at the turns of all the others.
-                running = await store.find_running(extract_conversation_id(each.workflow_id) for each in foreign)
+            # Asked together: nearly all of them run, and every process looks at the turns of all the others.
+            running = await self._store.find_running(extract_conversation_id(each.workflow_id) for each in foreign)
             for workflow in foreign:
                 if extract_conversation_id(workflow.workflow_id) not in running:
                     await self._resume_if_abandoned(workflow)
@@ -632,7 +617,7 @@ class DurableTurns:
         """
         turn_id, updated_at = workflow.workflow_id, workflow.updated_at or 0
         with suppress(ConversationNotFound):
-            attempt_id, is_running = await self._find_holder(extract_conversation_id(turn_id))
+            attempt_id, is_running = await self._store.read_turn(extract_conversation_id(turn_id))
             if is_running or is_attempt_of(turn_id, attempt_id):
                 return "" if is_running else attempt_id
         has_waited = time.time() - updated_at / 1000 > self._timings.start_timeout

@@ -316,7 +316,7 @@ def has_queue_threads() -> bool:
 
 @new_enough
 async def test_a_workflow_that_is_resumed_while_the_queues_end_waits_for_the_next_program(tmp_path: Path) -> None:
-    from dbos import DBOS
+    from dbos import DBOS, _dbos
 
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
@@ -326,7 +326,7 @@ async def test_a_workflow_that_is_resumed_while_the_queues_end_waits_for_the_nex
         with anyio.fail_after(LONG):
             while not has_queue_threads():  # noqa: ASYNC110 - DBOS starts the threads in a thread of its own
                 await anyio.sleep(0.01)
-        await to_thread.run_sync(stop_queues, LONG)
+        await to_thread.run_sync(stop_queues, _dbos._dbos_global_instance, LONG)
         assert not has_queue_threads()
         await DBOS.resume_workflow_async(turn)
         status = await DBOS.get_workflow_status_async(turn)
@@ -342,12 +342,14 @@ async def resume_without_queues(folder: Path, attempts: Sequence[str]) -> list[s
 
     No queue takes the workflow: it is again with a process that does not renew its lease, as at the beginning.
     """
+    from dbos import _dbos
+
     states = []
     async with durable(folder, "Too late.", is_stopping=lambda: True) as (_, turns):
         with anyio.fail_after(LONG):
             while not has_queue_threads():  # noqa: ASYNC110 - DBOS starts the threads in a thread of its own
                 await anyio.sleep(0.01)
-        await to_thread.run_sync(stop_queues, LONG)
+        await to_thread.run_sync(stop_queues, _dbos._dbos_global_instance, LONG)
         for attempt in attempts:
             query(folder / "talk.db", "UPDATE conversations SET turn = ?", attempt)
             query(folder / "talk.db-turns", "UPDATE workflow_status SET status = 'PENDING'")

@@ -133,7 +133,7 @@ async def serve(
     turns = TurnRegistry(max_turns, hand_over=durable, max_wait=max_wait)
     conversations = store or MemoryStore()
     served = ServedModel(MODEL)
-    peers = Peers(conversations) if shared else None
+    peers = Peers(conversations) if shared and isinstance(conversations, SQLStore) else None
     credentials = StoredCredentials(conversations.credentials, BOX) if isinstance(conversations, SQLStore) else None
     requests = PendingRequests(peers, conversations.values if isinstance(conversations, SQLStore) else None)
     human_input = HumanInputBroker(
@@ -206,8 +206,6 @@ async def serve(
             await http.aclose()
             await turns.end(0.0)
             server.shut_down()
-            if peers is not None:
-                peers.close()
     await conversations.aclose()
 
 

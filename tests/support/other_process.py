@@ -38,8 +38,6 @@ async def other_process(store: SQLStore, turns: Mapping[str, Sequence[Any]]) -> 
     async with anyio.create_task_group() as group:
         group.start_soon(process.peers.run)
         await process.peers.send("hello", {})  # when it is connected
-        try:
-            yield process
-        finally:
-            process.peers.close()
+        yield process
+        group.cancel_scope.cancel()
     await process.peers.store.aclose()

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from dial_client.messages.errors import ConfigError, DialError, StoreUnavailable
+from dial_client.messages.errors import DialError, StoreUnavailable
 from dial_client.runtime.background_tasks import BackgroundTasks
 from dial_client.runtime.logs import get_logger
 from dial_client.sinks.sse_encoder import to_json
-from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.sql_store import SQLStore
 
 if TYPE_CHECKING:
@@ -55,14 +54,9 @@ class Peers:
 
     Args:
         store: The conversations, in PostgreSQL.
-
-    Raises:
-        ConfigError: The conversations are elsewhere.
     """
 
-    def __init__(self, store: ConversationStore) -> None:
-        if not (isinstance(store, SQLStore) and store.is_postgres):
-            raise ConfigError("several processes share their turns over PostgreSQL alone", hint="postgresql://…")
+    def __init__(self, store: SQLStore) -> None:
         self.store = store
         self._id = secrets.token_hex(8)
         self._handlers: defaultdict[str, list[HandleMessage]] = defaultdict(list)
@@ -76,7 +70,6 @@ class Peers:
         # The chunks of messages that have not arrived whole, by the sender's id and the message's number.
         self._chunks: dict[tuple[str, str], list[str]] = {}
         self._tasks: BackgroundTasks | None = None
-        self._closing = anyio.Event()
 
     def handle(self, **handlers: HandleMessage) -> None:
         """Handle messages of these kinds, `CONNECTED` among them."""
@@ -130,19 +123,15 @@ class Peers:
             self._tasks.start_soon(fn, *args)
 
     async def run(self) -> None:
-        """Exchange messages until `close` or cancellation; then send the last events of the turns that have ended."""
+        """Exchange messages until cancellation; then send the last events of the turns that have ended."""
         connection, self._tasks = await BackgroundTasks.open(), await BackgroundTasks.open()
         try:
             connection.start_soon(self._stay_connected)
-            await self._closing.wait()
+            await anyio.sleep_forever()
         finally:
             with anyio.CancelScope(shield=True):
                 await self._tasks.aclose(_SHUTDOWN_TIMEOUT)
                 await connection.aclose()
-
-    def close(self) -> None:
-        """End `run`; call this after the last turn has ended."""
-        self._closing.set()
 
     async def _stay_connected(self) -> None:
         pause, longest = RECONNECT_PAUSE

@@ -142,8 +142,8 @@ class RemoteTurns:
                         raise TurnLost(_LOST)  # noqa: TRY301 - it ends the stream as any failure does
                 if reader.is_restarted:
                     # What is still sent to the earlier reader would arrive before what is missing.
-                    self._readers.pop(reader.id, None)
-                    self._readers[reader.restart()] = reader
+                    reader = RemoteReader(self._peers, reader.conversation_id, reader.turn, reader.after, reader.form)
+                    self._readers[reader.id] = reader
                 if batch is None or anyio.current_time() - reader.asked > READER_TIMEOUT / 3:
                     with suppress(DialError):
                         await reader.ask()
@@ -251,13 +251,6 @@ class RemoteReader:
         about = {"conversation": self.conversation_id, "turn": self.turn}
         form = {} if self.form is None else {"form": self.form.to_dict()}
         await self._peers.send("read", {**about, "after": self.after, "reader": self.id, **form})
-
-    def restart(self) -> str:
-        """Become another reader, which gets all events after the last one; return its id."""
-        self.id, self.is_restarted, self.asked = secrets.token_hex(8), False, -math.inf
-        self._batches.clear()
-        self._received = self.after
-        return self.id
 
     def receive(self, batch: Any, since: Any) -> None:
         """Add events, unless events before them are missing: then all after the last one are to be asked for again.
