@@ -403,8 +403,9 @@ class ResumedMeanwhile(SQLStore):
                 await self._looks_again.wait()
         elif self._looks == 2:
             self._looks_again.set()
-            while not (await super().read_turn(conversation_id))[1]:  # noqa: ASYNC110 - in the database
-                await anyio.sleep(0.01)
+            with anyio.fail_after(LONG):
+                while not (await super().read_turn(conversation_id))[1]:  # noqa: ASYNC110 - in the database
+                    await anyio.sleep(0.01)
         return await super().read_turn(conversation_id)
 
     async def release(self, *arguments: Any, **more: Any) -> None:
