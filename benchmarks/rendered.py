@@ -68,13 +68,20 @@ class Rendered:
             yield {"floor": partial(self._sample, dial, _plain), "dial": partial(self._sample, dial, _rendered)}
 
     async def _sample(self, dial: DialClient, show_on: Callable[[], Callable[[Event], None]]) -> Sample:
-        pieces = iter(_pieces(self.script.chunks))
+        pieces = _pieces(self.script.chunks)
         with _silence():
-            show = show_on()
+            show, shown = show_on(), 0
             with Clock() as clock:
                 async for event in dial.stream([Message.user(QUESTION)]):
-                    show(TextDelta(next(pieces)) if isinstance(event, TextDelta) else event)
-        if next(pieces, None) is not None:
+                    if not isinstance(event, TextDelta):
+                        show(event)
+                        continue
+                    # One read brings several words. Each is shown by itself, as with a model that takes its time.
+                    words = len(event.text.split())
+                    for piece in pieces[shown : shown + words]:
+                        show(TextDelta(piece))
+                    shown += words
+        if shown != self.script.chunks:
             raise RuntimeError(f"{self.about}: the answer is not the scripted one")
         return clock.sample
 

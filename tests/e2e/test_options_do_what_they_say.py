@@ -43,7 +43,9 @@ from tests.support.program import dial_chat, entry, started, write_config
         (["doctor", "--only", "files", "--model", "x"], "--model"),
         (["doctor", "--only", "model", "--store", "x"], "--store"),
         (["db", "check", "--config", "x"], "--config"),
+        (["db", "check", "--trust"], "--trust"),
         (["credentials", "list", "--config", "x"], "--config"),
+        (["credentials", "list", "--trust"], "--trust"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,
 )

@@ -236,7 +236,7 @@ def tokens(
     return manage_tokens(action, name, NewToken(owner, tuple(scope or ()), expires, rate), options, as_json=as_json)
 
 
-@command("credentials", "store", "config")
+@command("credentials", "store", "config", "trust")
 def credentials(
     *,
     action: Annotated[str, Argument(help="list, set, revoke or key.")] = "list",
@@ -249,12 +249,16 @@ def credentials(
     """List, set and revoke credentials of persons: for servers of a service with `${user.NAME}`, or print a key."""
     from dial_client.cli.service.credential_commands import manage_credentials
 
-    unused = {"--json": (as_json, "list"), "--config": (options.config is not None, "revoke")}
+    unused = {
+        "--json": (as_json, "list"),
+        "--config": (options.config is not None, "revoke"),
+        "--trust": (options.trust, "revoke"),
+    }
     _refuse_unused(f"credentials {action}", unused)
     return manage_credentials(action, server, name, owner, options, as_json=as_json)
 
 
-@command("db", "store", "config")
+@command("db", "store", "config", "trust")
 def db(
     *,
     action: Annotated[str, Argument(help="check, migrate, export or erase.")] = "check",
@@ -265,7 +269,11 @@ def db(
     """Check or migrate the database, export or erase a person. Export prints JSON, an object in each line."""
     from dial_client.cli.service.database_command import manage_database
 
-    unused = {"--yes": (is_agreed, "erase"), "--config": (options.config is not None, "erase")}
+    unused = {
+        "--yes": (is_agreed, "erase"),
+        "--config": (options.config is not None, "erase"),
+        "--trust": (options.trust, "erase"),
+    }
     _refuse_unused(f"db {action}", unused)
     return manage_database(action, owner, options, is_agreed=is_agreed)
 
