@@ -65,8 +65,8 @@ def list_work(*, smoke: bool = False) -> Mapping[str, Work]:
         "streamed": Work("5 rounds, streamed", streamed=True, samples=4),
         "parallel": Work("8 calls of 50 ms at the same time", rounds=1, calls=8, call_delay=0.05),
         "chunks": Work("a stream of 2,000 chunks", rounds=0, chunks=2000, streamed=True),
-        "tools": Work("5 rounds, 200 tools of 4 servers", servers=4, tools=50),
-        "many-tools": Work("5 rounds, 1,400 tools of 7 servers", servers=7, tools=200, samples=1),
+        "tools": Work("5 rounds, 200 tools of 4 servers", servers=4, tools=50, samples=4),
+        "many-tools": Work("5 rounds, 1,400 tools of 7 servers", servers=7, tools=200, samples=2),
         "turns": Work("50 turns at the same time", rounds=1, at_once=50, samples=2),
         "start": Work(
             "start of 10 servers of 0.3 s, 1 round", servers=10, start_delay=0.3, rounds=1, opened=True, samples=2
@@ -82,6 +82,6 @@ def list_work(*, smoke: bool = False) -> Mapping[str, Work]:
             chunks=2000,
             streamed=True,
             started=True,
-            samples=1,
+            samples=2,
         ),
     }
