@@ -388,6 +388,7 @@ class ResumedMeanwhile(SQLStore):
     """A store of a slow process: it resumes the workflow that looks for its turn, and learns late of a stored end."""
 
     turn_id = ""
+    _attempt = ""
     _looks = 0
     _looks_again = anyio.Event()
 
@@ -397,14 +398,15 @@ class ResumedMeanwhile(SQLStore):
         if self.turn_id:
             self._looks += 1
         if self._looks == 1:
-            self._looks_again = anyio.Event()
+            self._looks_again, self._attempt = anyio.Event(), (await super().read_turn(conversation_id))[0]
             await DBOS.resume_workflow_async(self.turn_id)
             with anyio.fail_after(LONG):
                 await self._looks_again.wait()
         elif self._looks == 2:
             self._looks_again.set()
+            # Until the other execution has resumed the turn, which may have ended already.
             with anyio.fail_after(LONG):
-                while not (await super().read_turn(conversation_id))[1]:  # noqa: ASYNC110 - in the database
+                while (await super().read_turn(conversation_id))[0] == self._attempt:  # noqa: ASYNC110 - in the database
                     await anyio.sleep(0.01)
         return await super().read_turn(conversation_id)
 
