@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -289,41 +289,31 @@ async def test_a_server_that_hangs_delays_one_list() -> None:
     assert third[0].uri == "dial+slow:late://1"
 
 
+@pytest.mark.parametrize(
+    ("kind", "ask", "begins"),
+    [
+        ("resources", lambda client: client.read_resource("late://1"), "Resource not found: no server has it."),
+        ("prompts", lambda client: client.get_prompt("late__greet"), "Unknown prompt: late__greet."),
+    ],
+)
 @virtual_time
-async def test_a_resource_that_is_not_found_may_be_at_a_server_that_starts_or_has_not_listed_its_resources() -> None:
-    async def hang(*_: object) -> wire.ListResourcesResult:
+async def test_what_is_not_found_may_be_at_a_server_that_starts_or_has_not_listed_its_own(
+    kind: str, ask: Callable[[Client], Awaitable[object]], begins: str
+) -> None:
+    async def hang(*_: object) -> Any:
         await anyio.sleep_forever()
-        raise AssertionError
 
-    dial = host({"slow": Server("slow", on_list_resources=hang), "books": library(), "calc": calculator()})
+    slow = Server("slow", on_list_resources=hang) if kind == "resources" else Server("slow", on_list_prompts=hang)
+    dial = host({"slow": slow, "books": library(), "calc": calculator()})
     async with running(dial) as gateway, Client(gateway.server) as client, anyio.create_task_group() as group:
         group.start_soon(dial.add_server, "late", rich_server(may_start=anyio.Event()))
         await anyio.wait_all_tasks_blocked()
         with pytest.raises(MCPError) as missing:
-            await client.read_resource("late://1")
+            await ask(client)
         group.cancel_scope.cancel()
     assert missing.value.message == (
-        "Resource not found: no server has it. These servers are not available: "
-        "'slow' (it has not listed its resources yet), 'late' (it is still starting)."
-    )
-
-
-@virtual_time
-async def test_a_prompt_that_is_not_found_may_be_at_a_server_that_starts_or_has_not_listed_its_prompts() -> None:
-    async def hang(*_: object) -> wire.ListPromptsResult:
-        await anyio.sleep_forever()
-        raise AssertionError
-
-    dial = host({"slow": Server("slow", on_list_prompts=hang), "books": library(), "calc": calculator()})
-    async with running(dial) as gateway, Client(gateway.server) as client, anyio.create_task_group() as group:
-        group.start_soon(dial.add_server, "late", rich_server(may_start=anyio.Event()))
-        await anyio.wait_all_tasks_blocked()
-        with pytest.raises(MCPError) as missing:
-            await client.get_prompt("late__greet")
-        group.cancel_scope.cancel()
-    assert missing.value.message == (
-        "Unknown prompt: late__greet. These servers are not available: "
-        "'slow' (it has not listed its prompts yet), 'late' (it is still starting)."
+        f"{begins} These servers are not available: "
+        f"'slow' (it has not listed its {kind} yet), 'late' (it is still starting)."
     )
 
 
