@@ -483,7 +483,9 @@ class DurableTurns:
             try:
                 attempt_id, is_running = await self._store.read_turn(conversation_id)
                 if not is_attempt_of(turn_id, attempt_id):
-                    return rows.find_stored_result(await self.manager.get(conversation_id), question)
+                    # The turn may have begun and ended here during this look: what is stored has no reason of the end.
+                    stored = await self.manager.get(conversation_id)
+                    return self._find_own_turn(turn_id) or rows.find_stored_result(stored, question)
                 if not is_running:
                     await self._abandon_if_stopping(turn_id)
                     turn = await self.manager.resume(

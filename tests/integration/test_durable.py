@@ -128,6 +128,15 @@ async def wait_for_request(manager: ConversationManager, conversation: str) -> T
     return live
 
 
+async def leave_unfinished(folder: Path) -> tuple[Conversation, str]:
+    """Run a program that ends while the model still answers; return the conversation and the id of the turn."""
+    async with durable(folder, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        turn = await turns.submit(conversation.id, "Hi!")
+        await wait_for_request(manager, conversation.id)
+    return conversation, turn
+
+
 async def read_texts(manager: ConversationManager, conversation: str) -> list[str]:
     return [message.text for message in (await manager.get(conversation)).messages]
 
@@ -266,10 +275,7 @@ async def test_the_example_in_the_documentation_runs(tmp_path: Path) -> None:
 
 @new_enough
 async def test_the_next_program_resumes_the_turns_of_an_ended_program(tmp_path: Path) -> None:
-    async with durable(tmp_path, {"hang": True}) as (manager, turns):
-        conversation = await manager.create()
-        turn = await turns.submit(conversation.id, "Hi!")
-        await wait_for_request(manager, conversation.id)
+    conversation, turn = await leave_unfinished(tmp_path)
     async with durable(tmp_path, "Hello again.") as (manager, turns):
         with anyio.fail_after(LONG):
             assert await turns.result(turn) == DurableResult("Hello again.", "answered")
@@ -278,10 +284,7 @@ async def test_the_next_program_resumes_the_turns_of_an_ended_program(tmp_path: 
 
 @new_enough
 async def test_the_next_program_resumes_turns_that_the_ended_program_had_resumed(tmp_path: Path) -> None:
-    async with durable(tmp_path, {"hang": True}) as (manager, turns):
-        conversation = await manager.create()
-        turn = await turns.submit(conversation.id, "Hi!")
-        await wait_for_request(manager, conversation.id)
+    conversation, turn = await leave_unfinished(tmp_path)
     async with durable(tmp_path, {"hang": True}) as (manager, _):
         await wait_for_request(manager, conversation.id)
     async with durable(tmp_path, "Hello at last.") as (manager, turns):
@@ -294,10 +297,7 @@ async def test_the_next_program_resumes_turns_that_the_ended_program_had_resumed
 async def test_a_stopping_program_resumes_no_turns(tmp_path: Path) -> None:
     from dbos import DBOS
 
-    async with durable(tmp_path, {"hang": True}) as (manager, turns):
-        conversation = await manager.create()
-        turn = await turns.submit(conversation.id, "Hi!")
-        await wait_for_request(manager, conversation.id)
+    conversation, turn = await leave_unfinished(tmp_path)
     async with durable(tmp_path, "Too late.", is_stopping=lambda: True) as (manager, turns):
         await DBOS.resume_workflow_async(turn)  # as another program does that has found the turn
         with anyio.fail_after(LONG):
@@ -318,10 +318,7 @@ def has_queue_threads() -> bool:
 async def test_a_workflow_that_is_resumed_while_the_queues_end_waits_for_the_next_program(tmp_path: Path) -> None:
     from dbos import DBOS, _dbos
 
-    async with durable(tmp_path, {"hang": True}) as (manager, turns):
-        conversation = await manager.create()
-        turn = await turns.submit(conversation.id, "Hi!")
-        await wait_for_request(manager, conversation.id)
+    _, turn = await leave_unfinished(tmp_path)
     async with durable(tmp_path, "Too late.", is_stopping=lambda: True):
         with anyio.fail_after(LONG):
             while not has_queue_threads():  # noqa: ASYNC110 - DBOS starts the threads in a thread of its own
@@ -332,7 +329,7 @@ async def test_a_workflow_that_is_resumed_while_the_queues_end_waits_for_the_nex
         status = await DBOS.get_workflow_status_async(turn)
         assert status is not None
         assert status.status == "ENQUEUED"
-    async with durable(tmp_path, "Hello again.") as (manager, turns):
+    async with durable(tmp_path, "Hello again.") as (_, turns):
         with anyio.fail_after(LONG):
             assert await turns.result(turn) == DurableResult("Hello again.", "answered")
 
@@ -376,10 +373,7 @@ async def test_a_turn_whose_process_was_often_too_slow_is_still_resumed_when_tha
 
 @new_enough
 async def test_a_turn_all_whose_attempts_were_abandoned_is_given_up(tmp_path: Path) -> None:
-    async with durable(tmp_path, {"hang": True}) as (manager, turns):
-        conversation = await manager.create()
-        turn = await turns.submit(conversation.id, "Hi!")
-        await wait_for_request(manager, conversation.id)
+    _, turn = await leave_unfinished(tmp_path)
     attempts = [create_attempt_id(turn) for _ in range(MAX_RESUMED + 1)]
     assert await resume_without_queues(tmp_path, attempts) == ["ENQUEUED"] * MAX_RESUMED + ["CANCELLED"]
 
@@ -427,10 +421,7 @@ async def read_status(turn: str) -> str:
 
 @new_enough
 async def test_a_turn_whose_workflow_was_resumed_by_its_own_slow_process_says_why_it_ended(tmp_path: Path) -> None:
-    async with durable(tmp_path, {"hang": True}) as (manager, turns):
-        conversation = await manager.create()
-        turn = await turns.submit(conversation.id, "Hi!")
-        await wait_for_request(manager, conversation.id)
+    _, turn = await leave_unfinished(tmp_path)
     seldom = DurableTimings(recovery_interval=LONG, idle_interval=LONG)
     async with durable(tmp_path, "Hello again.", kind=ResumedMeanwhile, timings=seldom) as (manager, turns):
         from dbos import DBOS
@@ -456,11 +447,8 @@ class FailsOnce(SQLStore):
 
 @new_enough
 async def test_a_turn_is_resumed_after_the_store_failed_once(tmp_path: Path) -> None:
-    async with durable(tmp_path, {"hang": True}) as (manager, turns):
-        conversation = await manager.create()
-        turn = await turns.submit(conversation.id, "Hi!")
-        await wait_for_request(manager, conversation.id)
-    async with durable(tmp_path, "Hello again.", kind=FailsOnce) as (manager, turns):
+    _, turn = await leave_unfinished(tmp_path)
+    async with durable(tmp_path, "Hello again.", kind=FailsOnce) as (_, turns):
         with anyio.fail_after(LONG):
             assert await turns.result(turn) == DurableResult("Hello again.", "answered")
 
@@ -552,14 +540,11 @@ async def test_a_turn_whose_answer_can_never_be_stored_is_given_up_and_is_no_suc
 async def test_a_newer_version_resumes_the_turns_of_an_older_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with durable(tmp_path, {"hang": True}) as (manager, turns):
-        conversation = await manager.create()
-        turn = await turns.submit(conversation.id, "Hi!")
-        await wait_for_request(manager, conversation.id)
+    _, turn = await leave_unfinished(tmp_path)
     # By default DBOS does not resume workflows of other code versions or of other versions of DBOS.
     monkeypatch.setattr("dbos._utils.GlobalParams.dbos_version", "99.0")
     monkeypatch.setattr(dial_client, "__version__", "99.0")
-    async with durable(tmp_path, "Hello again.") as (manager, turns):
+    async with durable(tmp_path, "Hello again.") as (_, turns):
         with anyio.fail_after(LONG):
             assert await turns.result(turn) == DurableResult("Hello again.", "answered")
 
